@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from portico.model.errors import InvalidParams as InvalidParams
     from portico.model.errors import McpError as McpError
     from portico.model.errors import MissingCapability as MissingCapability
+    from portico.model.errors import NameClash as NameClash
     from portico.model.errors import PorticoError as PorticoError
     from portico.model.errors import RegistrationError as RegistrationError
+    from portico.model.errors import StartError as StartError
     from portico.model.errors import ToolError as ToolError
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
@@ -74,8 +76,10 @@ _HOMES = {
         "InvalidParams",
         "McpError",
         "MissingCapability",
+        "NameClash",
         "PorticoError",
         "RegistrationError",
+        "StartError",
         "ToolError",
     ),
     "portico.model.message": ("Request", "Response"),

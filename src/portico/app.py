@@ -69,7 +69,7 @@ def serve_stdio(
     """Serve one client over stdin and stdout until it disconnects; return the exit code."""
     from portico.transport.stdio import serve_stdio as over_pipes
 
-    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s)
+    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s, running=_lifespan(server))
     return 0 if _run_pipes(served) else 1
 
 
@@ -77,7 +77,12 @@ def serve_http(
     server: "Server", address: str, *, links: Sequence[Link] = (), **options: Unpack[HttpOptions]
 ) -> None:
     """Serve over HTTP at `[HOST:]PORT` until SIGTERM arrives."""
-    _run(_HttpListener(address, **options).serve(server.endpoint(links)))
+    listener = _HttpListener(address, **options)
+    _run(listener.serve(server.endpoint(links), running=_lifespan(server)))
+
+
+def _lifespan(server: "Server") -> "AbstractAsyncContextManager[object] | None":
+    return server.running() if server.has_lifespan else None
 
 
 def serve_transport(
@@ -170,8 +175,9 @@ def _app_stdio(make: "Callable[[], EndpointApp]", out: int | None, drain_s: floa
 
     async def serve() -> int:
         app = make()
-        async with app.running():
-            is_complete = await over_pipes(app.endpoint, out=out, drain_s=drain_s, stop=app.stop)
+        is_complete = await over_pipes(
+            app.endpoint, out=out, drain_s=drain_s, stop=app.stop, running=app.running()
+        )
         if is_complete and app.failure is not None:
             report(app.failure.message)
         return 0 if is_complete and app.failure is None else 1
@@ -185,8 +191,7 @@ def _app_http(make: "Callable[[str], EndpointApp]", address: str, options: HttpO
     async def serve() -> int:
         listener.bind()  # before any server is started
         app = make(listener.url)
-        async with app.running():
-            await listener.serve(app.endpoint)
+        await listener.serve(app.endpoint, running=app.running())
         return 0
 
     return _run(serve())
@@ -353,10 +358,12 @@ class _HttpListener:
         pages: "Mapping[str, Page] | None" = None,
         limits: Mapping[str, Any] | None = None,
         stop: asyncio.Event | None = None,
+        running: "AbstractAsyncContextManager[object] | None" = None,
     ) -> None:
         """Serve until SIGTERM arrives.
 
-        `find` returns the endpoints at further paths; `watch` registers a callback for changes.
+        `find` returns the endpoints at further paths; `watch` registers a callback for changes;
+        `running` is entered before the first request.
         """
         from portico.transport.http_limits import HttpLimits
         from portico.transport.http_server import serve_http as over_http
@@ -390,6 +397,7 @@ class _HttpListener:
             drain_notice_s=self._drain_notice_s,
             ready=announce,
             stop=stop,
+            running=running,
         )
 
 

@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import RefusedMessage, read
 from portico.providers.functions import FunctionProvider
+from portico.providers.lifespan import Lifespan, LifespanFunction
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.hub import ChangeHub
@@ -54,12 +56,15 @@ class Server(Registration):
         cache_scope: str = "private",
         call_timeout_s: float | None = None,
         state_key: bytes | None = None,
+        lifespan: LifespanFunction | None = None,
     ) -> None:
         """Name and version are shown to clients; everything else has a sensible default.
 
         `call_timeout_s` limits how long a handler may run; there is no limit by default.
         `state_key` seals the state of questions that span rounds; replicas of one server must
         share it, and a single process generates its own.
+        `lifespan` takes this server and returns an async context manager, which is entered before
+        the first request and exited after the last one; its value is `context.lifespan`.
         """
         declared = _declared(capabilities)
         _check_paging(page_size, ttl_ms, cache_scope)
@@ -85,6 +90,8 @@ class Server(Registration):
         functions.capabilities = declared
         functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)
+        if lifespan is not None:
+            functions.lifespan = Lifespan(name, lifespan, self)
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
         self._hub = ChangeHub()
@@ -147,8 +154,10 @@ class Server(Registration):
         return tuple(self._providers)
 
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
-        """Create an endpoint of this server behind its own links; there may be several."""
+        """Create an endpoint of this server behind its own links; there may be several. Raises
+        NameClash if a link adds a name that the server has."""
         endpoint = ChainEndpoint(self._source, self._providers, links, _report)
+        endpoint.check_names()
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
         return endpoint
@@ -177,11 +186,32 @@ class Server(Registration):
             request = inbound
         return await endpoint.handle(request, context)
 
+    @property
+    def has_lifespan(self) -> bool:
+        """True if this server, or one that it includes, has a lifespan."""
+        return bool(self._lifespans())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator["Server", None]:
+        """Enter the lifespans of this server and of those that it includes, in order; on exit,
+        close them in reverse order. Raises StartError.
+
+        Each lifespan runs once, even if this is entered several times.
+        """
+        async with AsyncExitStack() as stack:
+            for lifespan in self._lifespans():
+                await stack.enter_async_context(lifespan.entered())
+            yield self
+
+    def _lifespans(self) -> list[Lifespan]:
+        functions = (p for p in self._providers if isinstance(p, FunctionProvider))
+        return [p.lifespan for p in functions if p.lifespan is not None]
+
     def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
         """Return this server as an ASGI app, to mount in any web framework; see `HttpApp`."""
         from portico.transport.http_app import HttpApp
 
-        return HttpApp(self.endpoint(links), **options)
+        return HttpApp(self.endpoint(links), running=self.running, **options)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource that it has changed."""

@@ -73,9 +73,18 @@ class WrapApp:
         self.upstream.lost = self._lost if alone else None
         self._log = None if options.log is None else _open_log(options.log)
         # With links, the server must read exactly the params that they have checked.
-        links = (exact_params, *options.links) if options.links else ()
+        before = [exact_params]
         observe = None if self._log is None else self._log.link(self.upstream.name)
-        self.endpoint = ChainEndpoint(self.upstream, [self.upstream], links, failed, observe)
+        self.endpoint = ChainEndpoint(
+            self.upstream,
+            [self.upstream],
+            options.links,
+            failed,
+            observe,
+            before=before,
+            warn=report,
+        )
+        self.endpoint.check_names()
         self._control: Control | None = None
         self._background = Background()
 

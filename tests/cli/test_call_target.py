@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from portico.auth.token import saved_token
-from portico.cli.target import add_options, address_of, limits_of
+from portico.cli.target import add_options, address_of, component_of, limits_of
 from portico.components.classify import ComponentError
 from portico.config.paths import state_dir
 from portico.wires.child_wire import Command
@@ -19,7 +19,9 @@ def address(*argv: str) -> Address:
     parser = argparse.ArgumentParser()
     parser.add_argument("target")
     add_options(parser)
-    return address_of(parser, parser.parse_args(argv))
+    parser.set_defaults(config=None)
+    options = parser.parse_args(argv)
+    return address_of(component_of(parser, options), options)
 
 
 def command(*argv: str) -> Command:
@@ -149,8 +151,8 @@ def test_a_file_that_is_not_there_is_named() -> None:
         ("unfinished 'quote",),
         ("unfinished 'quote.py",),
         ("http://x/mcp", "--env", "A=b"),
-        ("server", "--token", "t"),
-        ("server", "--header", "A: b"),
+        ("python", "--token", "t"),
+        ("python", "--header", "A: b"),
         ("server", "--env", "novalue"),
         ("http://x/mcp", "--header", "secret-without-colon"),
         ("http://x/mcp", "--header", "X: secr\u00e9t"),

@@ -54,4 +54,4 @@ def test_the_value_of_an_unknown_option_is_not_repeated(
 
 def test_words_behind_two_dashes_are_no_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "--", "--nonsense"]) == 1
-    assert "there is no command '--nonsense'" in capsys.readouterr().err
+    assert "'--nonsense' is neither a file, an alias nor a command" in capsys.readouterr().err

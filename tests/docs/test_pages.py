@@ -108,7 +108,7 @@ def test_every_part_of_a_server_is_documented() -> None:
     methods = [name for name in dir(portico.Server) if not name.startswith("_")]
     assert [name for name in methods if not re.search(rf"\.{name}\b|`{name}", text)] == []
     mounting = section("docs/transports.md", "Mounting")
-    options = set(inspect.signature(HttpApp).parameters) - {"endpoint", "pages"}
+    options = set(inspect.signature(HttpApp).parameters) - {"endpoint", "pages", "running"}
     assert [name for name in options if f"`{name}`" not in mounting] == []
 
 

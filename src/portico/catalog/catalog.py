@@ -136,9 +136,9 @@ class Catalog:
         self._positions: dict[str, dict[str, int]] = {}
 
     def with_offer(self, offer: Offer) -> "Catalog":
-        """Return the same catalog with a part of its offer."""
+        """Return the same catalog with another offer: a part of it, or with more entries."""
         catalog = Catalog(
-            offer,
+            offer if self._is_ours else _declaring(offer),
             self._own_identity,
             number=self.number,
             confirmed=self.confirmed,
@@ -293,6 +293,22 @@ class Catalog:
             return 0
         left = _caching(raw).ttlMs - (self._clock() - self.offer.taken) * 1000
         return max(0, int(left / 1000) * 1000)
+
+
+def _declaring(offer: Offer) -> Offer:
+    """Return an upstream's offer that declares every kind that it lists."""
+    intro = members(offer.introduction)
+    declared = members(intro.get("capabilities", b""))
+    missing = [
+        kind
+        for kind, parts in _CAPABILITY_LISTS.items()
+        if kind not in declared and any(offer.listed(part).keys for part in parts)
+    ]
+    if not missing:
+        return offer
+    capabilities = {**declared, **{kind: Raw(b"{}") for kind in missing}}
+    intro["capabilities"] = Raw(encode(capabilities))
+    return msgspec.structs.replace(offer, introduction=encode(intro))
 
 
 _CAPABILITY_LISTS = {

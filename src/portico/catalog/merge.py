@@ -1,6 +1,6 @@
 """The offers of several providers as one, and the route of each item to its provider."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -15,8 +15,8 @@ ItemRoute = tuple[NamespacedOffer, str]
 """The offer that has an item, and the item's own key there."""
 Owners = Mapping[str, Mapping[str, str]]
 """By kind, the server of each exposed name."""
-View = Callable[[Offer], Offer]
-"""A function that returns the visible part of an offer."""
+ADDED = ""
+"""The server of the entries that links added: none."""
 
 
 class Clash(Struct, frozen=True):
@@ -59,41 +59,53 @@ class Merged:
 
     def only(self, servers: frozenset[str]) -> "Merged":
         """Return the part of these servers."""
-        return Merged(
-            (
-                namespaced
-                for namespaced in self.namespaced_offers.values()
-                if namespaced.server in servers
-            ),
-            prefixed=self._prefixed,
-        )
+        chosen = [
+            namespaced
+            for namespaced in self.namespaced_offers.values()
+            if namespaced.server in servers
+        ]
+        return Merged(chosen, prefixed=self._prefixed, owners=self._owners)
 
-    def through(self, views: Sequence[View]) -> "Merged":
-        """Return the part that these views let through, as they return it."""
-        whole = offer = self.offer()
-        for view in views:
-            offer = view(offer)
+    def showing(self, offer: Offer) -> "Merged":
+        """Return these offers as the views of links have made them: with other definitions, without
+        the hidden entries, and with those that a link added, which belong to no server."""
+        whole = self.offer()
         kept: dict[str, dict[str, Listed]] = {server: {} for server in self.namespaced_offers}
+        added: dict[str, Listed] = {}
         for kind in KINDS:
             found: dict[str, dict[str, bytes]] = {server: {} for server in self.namespaced_offers}
+            new: dict[str, bytes] = {}
             before = dict(zip(whole.listed(kind).keys, whole.listed(kind).items, strict=True))
             for exposed, raw in zip(offer.listed(kind).keys, offer.listed(kind).items, strict=True):
                 route = self.routes(kind).get(exposed)
-                if route is not None:  # else a view added it
-                    namespaced, key = route
-                    same = before[exposed] == raw
-                    own = namespaced.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
-                    found[namespaced.server][key] = own
+                if route is None:
+                    new[exposed] = raw
+                    continue
+                namespaced, key = route
+                same = before[exposed] == raw
+                own = namespaced.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
+                found[namespaced.server][key] = own
             for server, items in found.items():
-                listed = Listed(items=tuple(items.values()), keys=tuple(items))
-                if listed.keys or kind in self.namespaced_offers[server].offer.lists:
-                    kept[server][kind] = listed
-        merged = Merged(
-            (namespaced.with_lists(kept[namespaced.server]) for namespaced in self._offers),
-            prefixed=self._prefixed,
-        )
+                if items or kind in self.namespaced_offers[server].offer.lists:
+                    kept[server][kind] = _listed(items)
+            if new:
+                added[kind] = _listed(new)
+        offers = [namespaced.with_lists(kept[namespaced.server]) for namespaced in self._offers]
+        if added:
+            offers.append(NamespacedOffer(ADDED, Offer(lists=added)))
+        merged = Merged(offers, prefixed=self._prefixed)
         merged.routing = self.routing  # URIs stay as the views saw them
         return merged
+
+    def adding_tools(self, tools: Mapping[str, bytes]) -> "Merged":
+        """Return these offers and definitions of tools that belong to no server."""
+        added = NamespacedOffer(ADDED, Offer(lists={"tools": _listed(tools)}))
+        return Merged([*self._offers, added], prefixed=self._prefixed, owners=self._owners)
+
+    @property
+    def added(self) -> NamespacedOffer | None:
+        """The entries that links added, under plain names; None if there are none."""
+        return self.namespaced_offers.get(ADDED)
 
     @cached_property
     def tool_count(self) -> int:
@@ -185,7 +197,7 @@ class Merged:
         if kind in ("tools", "prompts"):
             return namespaced.names(kind).items()
         keys = namespaced.listed(kind).keys
-        if not self._prefixed:
+        if not self._prefixed or namespaced.server == ADDED:
             return zip(keys, keys, strict=True)
         return [(key, self.routing.exposed_uri(namespaced.server, key)) for key in keys]
 
@@ -216,3 +228,7 @@ def merge(offers: Iterable[tuple[str, Offer]]) -> tuple[Offer, list[Clash]]:
     """Merge offers under plain names; return the result and the names with a second owner."""
     merged = Merged((NamespacedOffer(name, offer) for name, offer in offers), prefixed=False)
     return merged.offer(), merged.duplicates
+
+
+def _listed(items: Mapping[str, bytes]) -> Listed:
+    return Listed(items=tuple(items.values()), keys=tuple(items))

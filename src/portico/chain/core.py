@@ -1,12 +1,13 @@
 """The core of an endpoint: it answers static requests and passes the rest to the providers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import DecodeError, Struct
 
 from portico.catalog.catalog import Catalog
-from portico.chain.fold import terminus
+from portico.chain.fold import CATALOG_UNKNOWN, terminus
 from portico.model.context import Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -19,7 +20,7 @@ from portico.model.errors import (
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import KNOWN, LISTS, MethodKind
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
+from portico.model.types import Answer, Change, Handler, LogLevelAware, Notified, Provider, Report
 from portico.model.version import Version, negotiate
 from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
@@ -33,7 +34,6 @@ from portico.state.pending import Pending
 _STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTIFICATION
 
 
-CATALOG_UNKNOWN = "the catalog of this server is not known yet; retry later"
 _OWN_NOTIFICATIONS = ("notifications/initialized", "notifications/cancelled")
 """Notifications that are not passed to providers."""
 
@@ -47,6 +47,10 @@ class Hub(Protocol):
 
     async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
         """Send a modern listener `first`, then its notifications, until it leaves or we drain."""
+        ...
+
+    def publish(self, change: Change) -> None:
+        """Notify all subscribers of a change."""
         ...
 
 
@@ -67,6 +71,10 @@ class CatalogSource(Protocol):
 
     def on_initialize(self, request: Request, context: Context) -> None:
         """Adapt the session of a legacy client that sends `initialize`."""
+        ...
+
+    def published(self) -> "Sequence[tuple[Catalog, Hub]]":
+        """Return the catalogs that are known now, each with the hub of its clients."""
         ...
 
 
@@ -92,6 +100,10 @@ class SingleCatalog:
     def catalog(self, request: Request, context: Context) -> Catalog:
         """Return the one catalog."""
         return self.now()
+
+    def published(self) -> "list[tuple[Catalog, Hub]]":
+        """Return the one catalog and its hub."""
+        return [(self.now(), self._hub)]
 
     async def ready(self, request: Request, context: Context) -> None:
         """Return at once: the catalog is known."""
@@ -158,7 +170,7 @@ class Core:
             return _CORE_METHODS[request.method](self, request, context)
         if request.method == "tools/call":
             # The headers of a call made by `execute_tool` describe that meta-tool.
-            if context.headers is not None and not request.asked:
+            if context.headers is not None and not (request.asked or request.is_derived):
                 mismatch = _header_mismatch(catalog, request, context.headers)
                 if mismatch is not None:
                     return mismatch
@@ -323,8 +335,11 @@ _CORE_METHODS: dict[str, Callable[[Core, Request, Context], Answer]] = {
 
 
 def first_owner(providers: Sequence[Provider]) -> Handler:
-    """Return a handler that tries each provider in turn, then the terminus."""
+    """Return a handler that tries each provider in turn, then the terminus. The handlers of a
+    provider can call the tools of the providers after it."""
     frozen = tuple(providers)
+    if any(getattr(provider, "calls_downstream", False) for provider in frozen[:-1]):
+        return _Composition(frozen).handle
 
     def ask_each(request: Request, context: Context) -> Answer:
         for provider in frozen:
@@ -334,6 +349,34 @@ def first_owner(providers: Sequence[Provider]) -> Handler:
         return terminus(request)
 
     return ask_each
+
+
+class _Composition:
+    """Several providers in order, each with those after it as its downstream."""
+
+    def __init__(self, providers: tuple[Provider, ...]) -> None:
+        self._providers = providers
+        self._rests: list[Handler | None] = [
+            *(partial(self._ask, at, None) for at in range(1, len(providers))),
+            None,
+        ]
+
+    def handle(self, request: Request, context: Context) -> Answer:
+        """Answer through the first provider that owns the request."""
+        return self._ask(0, context.downstream, request, context)
+
+    def _ask(self, start: int, outer: Handler | None, request: Request, context: Context) -> Answer:
+        """Try the providers from a place on; `outer` is downstream of the whole composition."""
+        for at in range(start, len(self._providers)):
+            rest = self._rests[at]
+            if outer is not None:
+                rest = outer if rest is None else partial(self._ask, at + 1, outer)
+            context.downstream = rest
+            answer = self._providers[at].provide(request, context)
+            if answer is not None:
+                return answer
+        context.downstream = outer
+        return outer(request, context) if start and outer is not None else terminus(request)
 
 
 def _header_mismatch(

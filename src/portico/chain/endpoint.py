@@ -1,26 +1,53 @@
-"""An endpoint: a chain folded once around a core, as transports serve it."""
+"""An endpoint: a chain folded around a core, as transports serve it."""
 
 from collections.abc import Callable, Sequence
-from weakref import WeakKeyDictionary
+from typing import Any, Protocol, runtime_checkable
 
-from portico.catalog.catalog import Catalog
-from portico.catalog.merge import View
-from portico.chain.core import CATALOG_UNKNOWN, CatalogSource, Core, Hub, responding
-from portico.chain.fold import fold, terminus
+from portico.chain.core import CatalogSource, Core, responding
+from portico.chain.filtered_catalogs import FilteredCatalogs
+from portico.chain.fold import CATALOG_UNKNOWN, fold, terminus
+from portico.chain.views import Views, VisibleSource, guarded_fold
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler, Link, Provider, Report
+from portico.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.protocol.codec import encode
 from portico.protocol.exact import with_field
+
+_KINDS = ("tools", "resources", "prompts")
+
+
+class FilteredOffers(VisibleSource, Protocol):
+    """The catalogs of a source behind views."""
+
+    def check_names(self) -> None:
+        """Raise NameClash if a link adds a name that a known catalog has already."""
+        ...
+
+
+@runtime_checkable
+class FilteringSource(CatalogSource, Protocol):
+    """A source that filters its offers itself, and publishes its changed lists."""
+
+    def filtered(self, views: Views) -> Any:
+        """Return its offers behind views, as FilteredOffers."""
+        ...
+
+    def use(self, filtered: Any) -> None:
+        """Show these offers from now on, or all if None; publish the lists that differ."""
+        ...
 
 
 class ChainEndpoint:
     """Links around the core, the providers behind it.
 
-    A link may also have a method `view(offer) -> Offer`, which returns the part of the catalog that
-    it lets through; it is applied once per catalog, so that lists stay ready bytes.
+    A link may also have a method `view(offer) -> Offer`, which hides, changes and adds entries. It
+    is applied once per catalog, so that lists stay ready bytes. A hidden entry cannot be called:
+    the chain guards each link that has a view.
     """
+
+    handle: Handler
+    """Answers a request; an exception is the response to this request only."""
 
     def __init__(
         self,
@@ -30,71 +57,97 @@ class ChainEndpoint:
         report: Report,
         observe: Link | None = None,
         first: Sequence[Link] = (),
+        *,
+        before: Sequence[Link] = (),
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         """`observe` is a link outside all others, which sees failures as responses; `first` are
-        Portico's own links, before those of the user."""
-        views = [link.view for link in reversed(links) if hasattr(link, "view")]
-        self._source = filter_catalogs(source, views) if views else source
-        core = Core(self._source, providers)
-        core.entry = fold(links, core.answer)
-        door = self._by_uri(core.entry) if links else core.entry
-        handle = responding(fold(first, door), report)
-        self.handle: Handler = handle if observe is None else observe(handle)
-        """Answers a request; an exception is the response to this request only."""
-
-    def _by_uri(self, next: Handler) -> Handler:
-        """Resolve a resource's name to its URI, so that every link guards the same thing."""
-
-        def handle(request: Request, context: Context) -> Answer:
-            if request.method != "resources/read" or request.uri or not request.name:
-                return next(request, context)
-            catalog = self._source.catalog(request, context)
-            if catalog is None:
-                return later(request, context)
-            request.uri = catalog.uri_of(request.name, foreign=True)
-            if not request.uri:
-                return terminus(request)
-            request.params = with_field(request.params, "uri", encode(request.uri))
-            return next(request, context)
-
-        async def later(request: Request, context: Context) -> Response:
-            await self._source.ready(request, context)
-            if self._source.catalog(request, context) is None:
-                raise McpError(CATALOG_UNKNOWN)
-            return await handle(request, context)
-
-        return handle
-
-
-def filter_catalogs(source: CatalogSource, views: Sequence[View]) -> CatalogSource:
-    """Return the source filtered by these views; a source with `filter_by` does it itself."""
-    seen: Callable[[Sequence[View]], CatalogSource] | None = getattr(source, "filter_by", None)
-    return _FilteredCatalogs(source, views) if seen is None else seen(views)
-
-
-class _FilteredCatalogs:
-    """A source whose catalogs are filtered by views, each once."""
-
-    def __init__(self, source: CatalogSource, views: Sequence[View]) -> None:
+        Portico's own links, before those of the user; `before` are further ones, which only the
+        user's links need; `warn` reports name clashes."""
+        self._whole = source
+        self._providers = providers
+        self._report = report
+        self._observe = observe
+        self._first = first
+        self._before = before
+        self._warn = warn or _log
         self._source = source
-        self._views = views
-        self._made: WeakKeyDictionary[Catalog, Catalog] = WeakKeyDictionary()
-        self.ready = source.ready
-        self.on_initialize = source.on_initialize
+        self._filtered: FilteredOffers | None = None
+        self._fold(links, self._behind(links))
 
-    def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """Return the visible part of this client's catalog."""
-        whole = self._source.catalog(request, context)
-        if whole is None:
+    def relink(self, links: Sequence[Link]) -> None:
+        """Replace the links. Running requests finish behind the old ones, and clients are notified
+        of the lists that differ. A link that raises, or adds a name that exists, changes nothing.
+        """
+        filtered = self._behind(links)
+        if filtered is not None:
+            filtered.check_names()
+        before = {hub: catalog for catalog, hub in self._source.published()}
+        self._fold(links, filtered)
+        for catalog, hub in self._source.published():
+            old = before.get(hub)
+            for kind in _KINDS if old is None else catalog.changed(old):
+                hub.publish(Change(kind))
+
+    def check_names(self) -> None:
+        """Raise NameClash if a link adds a name that a known catalog has already."""
+        if self._filtered is not None:
+            self._filtered.check_names()
+
+    def _behind(self, links: Sequence[Link]) -> FilteredOffers | None:
+        """Return the offers behind the views of links; None without views."""
+        views = Views(links, self._report, self._warn)
+        if not views:
             return None
-        seen = self._made.get(whole)
-        if seen is None:
-            offer = whole.offer
-            for view in self._views:
-                offer = view(offer)
-            seen = self._made[whole] = whole.with_offer(offer)
-        return seen
+        whole = self._whole
+        return (
+            whole.filtered(views)
+            if isinstance(whole, FilteringSource)
+            else FilteredCatalogs(whole, views)
+        )
 
-    def hub(self, request: Request, context: Context) -> Hub:
-        """Return the hub of the unfiltered source."""
-        return self._source.hub(request, context)
+    def _fold(self, links: Sequence[Link], filtered: FilteredOffers | None) -> None:
+        """Fold the chain, and only then replace the old one: a link may raise."""
+        whole = self._whole
+        source = filtered if isinstance(filtered, FilteredCatalogs) else whole
+        core = Core(source, self._providers)
+        handler = guarded_fold(links, core.answer, filtered)
+        if links:
+            handler = fold(self._before, handler)
+        core.entry = handler
+        if isinstance(whole, FilteringSource):
+            whole.use(filtered)
+        door = _by_uri(source, handler) if links else handler
+        handle = responding(fold(self._first, door), self._report)
+        self._source, self._filtered = source, filtered
+        self.handle = handle if self._observe is None else self._observe(handle)
+
+
+def _log(words: str) -> None:
+    import logging  # slow to import, and seldom needed
+
+    logging.getLogger("portico").warning(words)
+
+
+def _by_uri(source: CatalogSource, next: Handler) -> Handler:
+    """Resolve a resource's name to its URI, so that every link guards the same thing."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        if request.method != "resources/read" or request.uri or not request.name:
+            return next(request, context)
+        catalog = source.catalog(request, context)
+        if catalog is None:
+            return later(request, context)
+        request.uri = catalog.uri_of(request.name, foreign=True)
+        if not request.uri:
+            return terminus(request)
+        request.params = with_field(request.params, "uri", encode(request.uri))
+        return next(request, context)
+
+    async def later(request: Request, context: Context) -> Response:
+        await source.ready(request, context)
+        if source.catalog(request, context) is None:
+            raise McpError(CATALOG_UNKNOWN)
+        return await handle(request, context)
+
+    return handle

@@ -11,6 +11,8 @@ from portico.model.message import Request, Response
 from portico.model.types import Handler, Link
 from portico.protocol.codec import error_response
 
+CATALOG_UNKNOWN = "the catalog of this server is not known yet; retry later"
+
 
 def fold(links: Sequence[Link], innermost: Handler) -> Handler:
     """Wrap a handler in links, the first one outermost."""

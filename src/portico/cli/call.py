@@ -1,8 +1,6 @@
 """`portico call`: call a tool of any MCP server and show its result."""
 
 import argparse
-import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.cli import gateway
+from portico.cli.aliases import ConfigAliases
 from portico.cli.argument_types import pair, repeatable
 from portico.cli.form import Form
 from portico.cli.render import Screen, Ticker
 from portico.cli.result import show_result
-from portico.cli.target import add_options, address_of, open_client, run
-from portico.cli.usage import URLS, Parser
+from portico.cli.target import add_options, address_of, component_of, open_client, run
+from portico.cli.usage import Parser
+from portico.components.classify import ComponentError, UnknownComponent, classify
+from portico.config.names import is_valid_name
 from portico.definitions.wording import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
 from portico.model.wording import close_matches, did_you_mean
 
 if TYPE_CHECKING:
+    from portico.config.schema import ServerEntry
     from portico.upstream.client import Client
     from portico.wires.wire import Address
 
@@ -42,23 +44,32 @@ def main(argv: list[str]) -> int:
                 "--header, --token, --token-file and --env need a TARGET; for a configured "
                 "server, set them in the config"
             )
-        address = gateway.address_of(options)
-    elif options.config:
-        parser.error("--config is for tools of configured servers; remove it or the TARGET")
+        address, entry = gateway.address_of(options), None
     else:
-        address = address_of(parser, options)
+        component = component_of(parser, options)
+        if options.config and component.entry is None:
+            parser.error("--config is for configured servers; remove it or the TARGET")
+        address, entry = address_of(component, options), component.entry
+        if entry is not None and not entry.tools.allows(options.tool):
+            why = f"the config filters it out (servers.{entry.name}.tools)"
+            raise _CallFailed(f"cannot call {options.tool}: {why}")
     arguments = _parse_json(parser, options.arguments)
     try:
-        return run(_call(address, options, arguments))
+        return run(_call(address, options, arguments, entry))
     except TargetError as error:
-        if not gateway.has_server(options.target):
+        if entry is None and not _is_alias(options):
             raise
-        # There may be a program of the same name, such as `time` or `git`.
+        # The running gateway may have it; or a file has the name of a server.
         meant = f"portico call {options.target}__{options.tool}"
-        raise _CallFailed(f"{error}\n  for the configured server, run `{meant}`") from None
+        raise _CallFailed(f"{error}\n  through the gateway, run `{meant}`") from None
 
 
-async def _call(address: "Address", options: argparse.Namespace, arguments: dict[str, Any]) -> int:
+async def _call(
+    address: "Address",
+    options: argparse.Namespace,
+    arguments: dict[str, Any],
+    entry: "ServerEntry | None",
+) -> int:
     err = Screen(sys.stderr)
     ticker = Ticker(err)
 
@@ -70,7 +81,7 @@ async def _call(address: "Address", options: argparse.Namespace, arguments: dict
         err.print(f"{params.get('level', 'log')}{source}: {text}", "dim")
 
     answers = Form(err, address.name, ticker).answers
-    async with await open_client(address, options, answers=answers, log=log) as client:
+    async with await open_client(address, options, entry, answers=answers, log=log) as client:
         if options.log_level or client.modern:
             await client.set_log_level(options.log_level or "info")
         if options.target is None:
@@ -106,10 +117,10 @@ def _assign_words(parser: Parser, options: argparse.Namespace) -> None:
     first = words[0]
     jsonlike = len(words) == 2 and words[1].lstrip()[:1] in ("{", "-")
     if len(words) == 1 or jsonlike:
-        if "__" not in first and _is_target(first):
+        if "__" not in first and _is_target(first, options):
             parser.error(f"TOOL is missing after {first}: portico call TARGET TOOL [JSON]")
         words = [None, *words]
-    elif len(words) == 2 and "__" in first and not _is_target(first):
+    elif len(words) == 2 and "__" in first and not _is_target(first, options):
         words = [None, *words]
     options.target, options.tool, options.arguments = (*words, None)[:3]
     if not options.tool.strip():
@@ -124,15 +135,20 @@ def _check_text(parser: Parser, *words: str) -> None:
             parser.error(f"{word!a} is not UTF-8")
 
 
-def _is_target(word: str) -> bool:
-    return (
-        word.startswith(URLS)
-        or " " in word
-        or ".py:" in word
-        or word.endswith((".py", ".json"))
-        or os.path.exists(word)
-        or shutil.which(word) is not None
-    )
+def _is_target(word: str, options: argparse.Namespace) -> bool:
+    """True for a component, and for one that is named wrongly: its error is shown later."""
+    try:
+        classify(word, ConfigAliases(options.config, quiet=True))
+    except UnknownComponent:
+        return False
+    except ComponentError:
+        return bool(word.strip())
+    return True
+
+
+def _is_alias(options: argparse.Namespace) -> bool:
+    name = options.target
+    return name is not None and is_valid_name(name) and name in ConfigAliases(quiet=True)
 
 
 async def _call_params(
@@ -262,8 +278,9 @@ def _parser() -> Parser:
         prog="portico call",
         usage="portico call [options] [TARGET] TOOL [JSON]",
         description="Call a tool of any MCP server and show its result. TARGET is a URL, "
-        "server.py, tools.json or a quoted command; without one, TOOL is a tool of a configured "
-        "server, such as github__create_issue. JSON is its arguments; - reads them from stdin.",
+        "server.py, tools.json, a quoted command or a configured server; without one, TOOL is a "
+        "tool of the gateway, such as github__create_issue. JSON is its arguments; - reads them "
+        "from stdin.",
         epilog="example: portico call 'npx -y @modelcontextprotocol/server-everything' "
         'echo \'{"message": "hello"}\'',
     )

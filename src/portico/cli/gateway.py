@@ -80,16 +80,6 @@ def warn_broken(error: ConfigError, instead: str) -> None:
     Screen(sys.stderr).print(f"portico: {error}\nportico: {instead}", "yellow")
 
 
-def has_server(server: str | None) -> bool:
-    """True if the default config has a server of this name."""
-    from portico.config.read import read
-
-    try:
-        return server in read(config_file(), only=()).servers
-    except ConfigError:
-        return False
-
-
 async def query(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a meta-tool and return its result; PorticoError with its message if it fails."""
     result = await _request(client, tool, arguments)

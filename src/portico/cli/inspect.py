@@ -10,7 +10,7 @@ import msgspec
 
 from portico.catalog.parameter_summary import parameters
 from portico.cli.render import Screen, first_line, size
-from portico.cli.target import add_options, address_of, open_client, run
+from portico.cli.target import add_options, address_of, component_of, open_client, run
 from portico.cli.usage import Parser
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     """Inspect one server."""
     parser = _parser()
     options = parser.parse_args(argv)
-    return run(_inspect(address_of(parser, options), options))
+    return run(_inspect(address_of(component_of(parser, options), options), options))
 
 
 async def _inspect(address: "Address", options: argparse.Namespace) -> int:
@@ -138,5 +138,6 @@ def _parser() -> Parser:
     parser.add_argument(
         "target", metavar="TARGET", help="a URL, server.py, tools.json or a quoted command"
     )
+    parser.add_config()
     add_options(parser)
     return parser

@@ -28,6 +28,7 @@ class _Options(DoorOptions):
         self.prefix = False
         self.shadow: list[str] = []
         self.override: list[str] = []
+        self.config: str | None = None
         self.watch = False
         self.transport: str | None = None
         self.listen: str | None = None
@@ -68,10 +69,14 @@ def _serve(
 
 
 def _composition(options: _Options) -> "Composition":
+    from portico.cli.aliases import ConfigAliases
     from portico.components.composition import compose, named_components
+    from portico.components.cycles import enter
     from portico.components.load import import_file
 
-    components = named_components(options.component, options.override)
+    aliases = ConfigAliases(options.config)
+    components = named_components(options.component, options.override, aliases)
+    enter(components)
     handlers = None if options.handlers is None else import_file(options.handlers)
     return compose(components, handlers)
 
@@ -190,7 +195,10 @@ def _parser() -> "Parser":
         epilog="example: portico run log.py calc.py 'npx -y @modelcontextprotocol/server-memory'",
     )
     add = parser.add_argument
-    what = "server.py, server.py:NAME, tools.json, a quoted command or a URL; NAME=... names it"
+    what = (
+        "server.py, server.py:NAME, tools.json, a quoted command, a URL or the name of a "
+        "configured server; NAME=... names it"
+    )
     add("component", nargs="+", metavar="COMPONENT", help=what)
     what = "Python file with the functions for a definitions file"
     add("--handlers", metavar="FILE", help=what)
@@ -200,6 +208,7 @@ def _parser() -> "Parser":
     repeatable(add, "--shadow", str, "NAME", what)
     what = "use another component in place of the one with this name"
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
+    parser.add_config()
     add_door(add)
     add_transport(add)
     add("--name", help="name of the server (default: its own name)")

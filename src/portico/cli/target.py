@@ -1,4 +1,4 @@
-"""A TARGET on the command line (a URL, a component or a quoted command), and a client for it."""
+"""A TARGET on the command line (a component of any kind), and a client for it."""
 
 import argparse
 import asyncio
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from portico.cli.argument_types import header, pair, repeatable, seconds, valued
-from portico.cli.usage import URLS
-from portico.components.classify import InvalidArgument, classify
+from portico.components.classify import Component, InvalidArgument, classify
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
+    from portico.config.schema import ServerEntry
     from portico.upstream.client import Client, Log
     from portico.upstream.client_answers import ClientAnswers
     from portico.upstream.handshake import HandshakeLimits
@@ -45,47 +45,77 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print JSON")
 
 
-def address_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> "Address":
-    """The target's address; wrong usage ends the command."""
-    target: str = options.target
-    if target.startswith(URLS):
-        if options.env:
-            parser.error("--env is for commands; a URL takes --header and --token")
-        if options.token and options.token_file is not None:
-            parser.error("give either --token or --token-file, not both")
-        return _url(target, options)
-    if options.header or options.token or options.token_file is not None:
-        parser.error("--header, --token and --token-file are for URLs; a command takes --env")
-    from portico.wires.child_wire import Command
+def component_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Component:
+    """The target as a component; wrong usage ends the command."""
+    from portico.cli.aliases import ConfigAliases
 
     try:
-        component = classify(target)
+        component = classify(options.target, ConfigAliases(options.config))
     except InvalidArgument as error:
         parser.error(f"TARGET: {error}")
-    # -P: modules in the working directory must not be imported.
-    command = (sys.executable, "-P", "-m", "portico", "run", target)
-    argv = command if component.is_file else component.argv
-    title = target if component.is_file else _title(argv)
+    check_options(parser, options, component)
+    return component
+
+
+def check_options(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, *components: Component
+) -> None:
+    """End the command if an option applies to none of these components."""
+    if options.env and not any(_takes_env(one) for one in components):
+        if any(one.entry is not None for one in components):
+            parser.error("--env is for commands; for a configured server, set it in the config")
+        parser.error("--env is for commands; a URL takes --header and --token")
+    if options.token and options.token_file is not None:
+        parser.error("give either --token or --token-file, not both")
+    credentials = options.header or options.token or options.token_file is not None
+    if credentials and not any(one.url and one.entry is None for one in components):
+        parser.error("--header, --token and --token-file are for URLs; a command takes --env")
+
+
+def _takes_env(component: Component) -> bool:
+    return not component.url and component.entry is None
+
+
+def address_of(component: Component, options: argparse.Namespace) -> "Address":
+    """The address of a component; a file runs in a process of its own."""
+    if component.entry is not None:
+        from portico.upstream.configured_address import address
+
+        return address(component.entry)
+    if component.url:
+        return _url(component.url, options)
+    from portico.wires.child_wire import Command
+
+    argv, title = component.argv, _title(component.argv)
+    if component.is_file:
+        path = component.path
+        title = f"{path}:{component.variable}" if component.variable else path
+        # -P: modules in the working directory must not be imported.
+        argv = (sys.executable, "-P", "-m", "portico", "run", title)
     return Command(argv, title=title, env=dict(options.env))
 
 
-def limits_of(options: argparse.Namespace) -> "HandshakeLimits":
-    """The timeouts of the handshake, lists and calls."""
+def limits_of(options: argparse.Namespace, entry: "ServerEntry | None" = None) -> "HandshakeLimits":
+    """The timeouts of the handshake, lists and calls; by default, the configured ones."""
     from portico.upstream.handshake import HandshakeLimits
 
     if options.timeout is None:
-        return HandshakeLimits()
+        if entry is None:
+            return HandshakeLimits()
+        times = entry.timeouts
+        return HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call)
     return HandshakeLimits(init_s=options.timeout, list_s=options.timeout, call_s=options.timeout)
 
 
 async def open_client(
     address: "Address",
     options: argparse.Namespace,
+    entry: "ServerEntry | None" = None,
     *,
     answers: "ClientAnswers | None" = None,
     log: "Log | None" = None,
 ) -> "Client":
-    """Connect to the target."""
+    """Connect to the target; `entry` is that of a configured server."""
     from portico import __version__
     from portico.upstream.client_answers import NO_ANSWERS
     from portico.upstream.connect import connect
@@ -93,26 +123,27 @@ async def open_client(
     try:
         return await connect(
             address,
-            era=options.era,
+            era=entry.era if entry is not None and options.era == "auto" else options.era,
             answers=answers or NO_ANSWERS,
-            limits=limits_of(options),
+            limits=limits_of(options, entry),
             log=log,
             info={"name": "portico", "title": "Portico", "version": __version__},
         )
     except TargetError as error:
-        hint = _hint(error.details.get("status"), options)
+        url = getattr(address, "url", "")
+        hint = _hint(error.details.get("status"), url, options) if entry is None else ""
         if not hint:
             raise
         raise TargetError(f"{error}: {hint}", kind=error.kind) from None
 
 
-def _hint(status: object, options: argparse.Namespace) -> str:
+def _hint(status: object, url: str, options: argparse.Namespace) -> str:
     """How to fix an HTTP error; empty if unknown."""
     if status == 401:
         if not options.token and options.token_file is None:
-            _fallback_token(options.target)  # raises the reason if the token cannot be read
+            _fallback_token(url)  # raises the reason if the token cannot be read
         return "give the right one with --token, --token-file or PORTICO_TOKEN"
-    if status == 404 and not urlsplit(options.target or "").path.strip("/"):
+    if status == 404 and not urlsplit(url).path.strip("/"):
         return "most servers are at /mcp, not at the bare host"
     return ""
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from portico.model.wording import close_matches, did_you_mean, is_nearly_url
+
 URLS = ("http://", "https://")
 _OPTION = re.compile(r"--[^\s=]+(?==|$)")
-_NEARLY_URL = re.compile(r"\w+:/|[\w-]+(\.[\w-]+)+(:\d+)?/|[\w.-]+:\d+(/|$)")
-"""Another scheme, or a host with a path or a port."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -93,7 +93,7 @@ class Parser(argparse.ArgumentParser):
         """End the command if this is a mistyped URL, a variable, or a command line in quotes."""
         if os.path.exists(word):
             return
-        if _NEARLY_URL.match(word):
+        if is_nearly_url(word):
             self.error("a URL begins with https:// or http://")
         if _ASSIGNMENT.match(word):
             self.error("give a variable as --env NAME=VALUE, before the command")
@@ -101,7 +101,5 @@ class Parser(argparse.ArgumentParser):
             self.error("the command is quoted as one word; remove the quotes: COMMAND ARGS...")
 
     def _hint(self, given: str) -> str:
-        from portico.model.wording import close_matches, did_you_mean
-
         near = close_matches(given, (name for name in self.options if name.startswith("--")))
         return did_you_mean(near) or f"`{self.prog} --help` lists all"

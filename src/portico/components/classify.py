@@ -2,19 +2,20 @@
 
 import os
 import re
-import shlex
 import stat
 import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.config.names import is_valid_name, valid_name
-from portico.config.schema import ServerEntry
 from portico.model.errors import PorticoError
-from portico.model.wording import close_matches, did_you_mean
+from portico.model.wording import close_matches, did_you_mean, is_nearly_url, printable
+
+if TYPE_CHECKING:
+    from portico.config.schema import ServerEntry
 
 ComponentKind = Literal["python", "definitions", "command", "url"]
 
@@ -22,16 +23,25 @@ _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
 """The part of a file that is read to classify it."""
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for its writer
-_NAMED = re.compile(r"([A-Za-z0-9_-]+)=(.+)", re.DOTALL)
-_VARIABLE = re.compile(r"(.+):([^\W\d]\w*)", re.DOTALL)
-_FILE_NAME = re.compile(r"[^\s]+\.(py|json|wasm)(:\w+)?|\.{0,2}/\S+")
+_MAX_SHOWN = 80
+"""The longest argument that a message repeats whole."""
+# Patterns are compiled when they are first used: most arguments are a file, and need few of them.
+_NAMED = r"(?s)([A-Za-z0-9_-]+)=(.+)"
+_ASSIGNED = r"[A-Z_][A-Z0-9_]*"
+"""The name of an environment variable, as opposed to that of a component."""
+_VARIABLE = r"(?s)(.+):([^\W\d]\w*)"
+_FILE_NAME = r"[^\s]+\.(py|json|wasm)(:\w+)?|\.{0,2}/\S+"
 """An argument that must be meant as a file, even if there is none."""
-_SDK = re.compile(rb"^\s*(?:from|import)\s+(?:mcp|fastmcp)\b", re.MULTILINE)
-_LAUNCHERS = frozenset(
-    {"bun", "bunx", "deno", "docker", "node", "npx", "pipx", "portico", "uv", "uvx"}
+_SDK = rb"(?m)^\s*(?:from|import)\s+(?:mcp|fastmcp)\b"
+_OURS = (
+    rb"(?m)^\s*from\s+portico\b|^\s*import\s.*\bportico\b"
+    rb"|^(?:def|class)\s+links?\b|^links?\s*[:=]"
 )
-_LAUNCHER_WORDS = frozenset({"dlx", "exec", "run", "tool", "x"})
-_BINARY = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""A Python file that uses Portico, or has a link."""
+_TOML = rb"\[\[?\s*[\w\"'][^\]\n{},]*\]"
+"""The first table of a TOML file; a definitions file begins with `[{` or `[]`."""
+_PROGRAM = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""The first bytes of a file that the system can execute."""
 _WASM = b"\0asm"
 
 
@@ -43,6 +53,10 @@ class InvalidArgument(ComponentError):
     """An argument that names nothing: it is empty, or has an unfinished quote."""
 
     exit_code = 2
+
+
+class UnknownComponent(ComponentError):
+    """An argument that is neither a file, an alias nor a command."""
 
 
 class Component(Struct, frozen=True, kw_only=True):
@@ -58,7 +72,7 @@ class Component(Struct, frozen=True, kw_only=True):
     """The variable in a Python file; empty to find it."""
     argv: tuple[str, ...] = ()
     url: str = ""
-    entry: ServerEntry | None = None
+    entry: "ServerEntry | None" = None
     """The entry of an alias, which has the options of its server."""
 
     @property
@@ -66,8 +80,18 @@ class Component(Struct, frozen=True, kw_only=True):
         """True for a file that Portico itself loads."""
         return bool(self.path)
 
+    @property
+    def label(self) -> str:
+        """The component for messages: without the arguments of a command, or all of a URL but its
+        host, because they may contain secrets."""
+        if self.url and self.entry is None:
+            return _host_of(self.url)
+        words = self.argument.split(None, 1)
+        is_long = len(words) > 1 and not self.path and self.entry is None
+        return _shown(f"{words[0]} ..." if is_long else self.argument)
 
-Aliases = Mapping[str, ServerEntry]
+
+Aliases = Mapping[str, "ServerEntry"]
 """The configured servers by name."""
 
 
@@ -75,16 +99,32 @@ def classify(argument: str, aliases: Aliases | None = None) -> Component:
     """Return the component that an argument names; raises ComponentError.
 
     `NAME=COMPONENT` gives it a name of its own. `aliases` are looked up after files and before
-    commands.
+    commands, and only for a word that may be a name: they may be slow to read.
     """
-    named = _NAMED.fullmatch(argument)
-    if named is not None and not os.path.exists(argument):
-        name = named[1]
-        if not is_valid_name(name):
-            why = f"{name!r} is not a valid name"
-            raise ComponentError(f"{argument}: {why}; write {valid_name(name)}={named[2]}")
-        return replace(_unnamed(named[2], aliases or {}), name=name)
-    return _unnamed(argument, aliases or {})
+    known: Aliases = {} if aliases is None else aliases  # its length may be slow to find
+    named = None if _path_in(argument) else re.fullmatch(_NAMED, argument)
+    if named is None:
+        return _unnamed(argument, known)
+    name, rest = named.groups()
+    _check_name(name, rest)
+    return replace(_unnamed(rest, known), name=name)
+
+
+def _check_name(name: str, rest: str) -> None:
+    """Raise ComponentError for a name that a component cannot have, without the rest of the
+    argument, which may be a secret."""
+    if re.fullmatch(_ASSIGNED, name) and not _path_in(rest) and _is_value(rest):
+        how = f'set {name} in the environment, or give "env {name}=... COMMAND"'
+        raise ComponentError(f"{name}=... is a variable, not a component; {how}")
+    if not is_valid_name(name):
+        how = f"write {valid_name(name)}=COMPONENT"
+        raise ComponentError(f"{name[:_MAX_SHOWN]!r} is not a valid name of a component; {how}")
+
+
+def _is_value(text: str) -> bool:
+    """True for the value of a variable and a command after it, as in a shell."""
+    words = text.split()
+    return len(words) > 1 and _program(words[0]) is None
 
 
 def _unnamed(argument: str, aliases: Aliases) -> Component:
@@ -92,45 +132,86 @@ def _unnamed(argument: str, aliases: Aliases) -> Component:
         raise InvalidArgument("the argument is empty; give a file, a URL or a quoted command")
     if argument.startswith(_URLS):
         return Component(name=_host_of(argument), kind="url", argument=argument, url=argument)
-    path, variable = argument, ""
-    found = None if os.path.exists(argument) else _VARIABLE.fullmatch(argument)
-    if found is not None and (os.path.exists(found[1]) or found[1].endswith(".py")):
-        path, variable = found[1], found[2]
-    if os.path.exists(path):
-        return _file(argument, path, variable)
-    if argument in aliases:
+    found = _path_in(argument)
+    may_be_name = is_valid_name(argument)
+    if found is not None and not (may_be_name and os.path.isdir(argument)):
+        return _file(argument, *found)
+    if may_be_name and argument in aliases:
         return _alias(argument, aliases[argument])
-    if _FILE_NAME.fullmatch(argument):
-        raise ComponentError(f"{path}: no such file{_similar_file(path)}")
+    if found is not None and _program(argument) is None:
+        return _file(argument, *found)
+    if re.fullmatch(_FILE_NAME, argument):
+        path = re.sub(_VARIABLE, r"\1", argument) if ".py:" in argument else argument
+        raise ComponentError(f"{_shown(path)}: no such file{_similar_file(path)}")
     return _command(argument, aliases)
+
+
+def _path_in(argument: str) -> tuple[str, str] | None:
+    """Return the path and the variable of an argument that names an existing file or folder."""
+    if _exists(argument):
+        return argument, ""
+    found = re.fullmatch(_VARIABLE, argument)
+    return (found[1], found[2]) if found is not None and _exists(found[1]) else None
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True  # in a folder that cannot be read; reported when the file is opened
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _file(argument: str, path: str, variable: str) -> Component:
     head = _head(path)
     if head.startswith(_WASM):
-        raise ComponentError(f"{path}: WebAssembly components are not supported yet")
-    kind = _kind_of(path, head)
+        raise ComponentError(f"{_shown(path)}: WebAssembly components are not supported yet")
+    kind = _kind_of(path, head, variable)
     if variable and kind != "python":
-        raise ComponentError(f"{argument}: only a Python file has variables; remove :{variable}")
+        what = "only a Python file that uses Portico has variables"
+        raise ComponentError(f"{_shown(argument)}: {what}; remove :{variable}")
     if kind == "command":
-        argv = (_runnable(path),) if os.access(path, os.X_OK) else (sys.executable, path)
+        program = _runnable(path)
+        runs = head.startswith(_PROGRAM) and os.access(path, os.X_OK)
+        argv = (program,) if runs else (sys.executable, program)
         return Component(name=_stem(path), kind=kind, argument=argument, argv=argv)
     return Component(name=_stem(path), kind=kind, argument=argument, path=path, variable=variable)
 
 
-def _kind_of(path: str, head: bytes) -> ComponentKind:
+def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
     """Return the kind of a file by its content."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text[:1] == b"[" and re.match(_TOML, text):
+        how = f"serve it with `portico serve --config {_shown(path)}`"
+        raise ComponentError(f"{_shown(path)}: a config, not a component; {how}")
     if text[:1] in (b"{", b"["):
         return "definitions"
-    shebang = text.split(b"\n", 1)[0] if text.startswith(b"#!") else b""
-    if path.endswith(".py") or b"python" in shebang:
-        # A server of another library is a program that speaks MCP by itself.
-        return "command" if _SDK.search(head) and b"portico" not in head else "python"
-    if os.access(path, os.X_OK) and (shebang or text.startswith(_BINARY)):
-        return "command"
-    what = "empty" if not text else "neither Python, JSON nor a program"
-    raise ComponentError(f"{path}: not a component: the file is {what}")
+    if _is_python(path, head):
+        return "python" if _is_ours(head, variable) else "command"
+    if head.startswith(_PROGRAM):
+        if os.access(path, os.X_OK):
+            return "command"
+        what = f"the program may not be executed; run `chmod +x {_shown(path)}`"
+    elif not text:
+        what = "the file is empty"
+    else:
+        what = "the file is neither Python, JSON nor a program; give the command that runs it"
+    raise ComponentError(f"{_shown(path)}: not a component: {what}")
+
+
+def _is_python(path: str, head: bytes) -> bool:
+    shebang = head.split(b"\n", 1)[0] if head.startswith(b"#!") else b""
+    return path.endswith(".py") or b"python" in shebang
+
+
+def _is_ours(head: bytes, variable: str) -> bool:
+    """False for a server of another library: a program that speaks MCP by itself."""
+    if b"mcp" not in head or not re.search(_SDK, head) or re.search(_OURS, head):
+        return True
+    found = rb"(?m)^(?:def|class)\s+%s\b" % variable.encode()
+    return bool(variable) and re.search(found, head) is not None
 
 
 def _head(path: str) -> bytes:
@@ -140,15 +221,20 @@ def _head(path: str) -> bytes:
             if stat.S_ISDIR(mode):
                 raise IsADirectoryError
             if not stat.S_ISREG(mode):
-                raise ComponentError(f"{path}: not a regular file; give a .py or a .json file")
+                how = "give a .py or a .json file"
+                raise ComponentError(f"{_shown(path)}: not a regular file; {how}")
             return file.read(_MAX_HEAD) or b""
     except IsADirectoryError:
-        raise ComponentError(f"{path}: a folder, not a file; give a file in it") from None
+        how = "give a file in it"
+        raise ComponentError(f"{_shown(path)}: a folder, not a file; {how}") from None
     except OSError as error:
-        raise ComponentError(f"{path}: cannot be read: {error.strerror or error}") from None
+        why = f"cannot be read: {error.strerror or error}"
+        raise ComponentError(f"{_shown(path)}: {why}") from None
 
 
-def _alias(argument: str, entry: ServerEntry) -> Component:
+def _alias(argument: str, entry: "ServerEntry") -> Component:
+    if entry.problem:
+        raise ComponentError(f"{argument}: {entry.problem}")
     kind: ComponentKind = "url" if entry.url else "command"
     argv = () if entry.url else (entry.command, *entry.args)
     return Component(
@@ -157,35 +243,37 @@ def _alias(argument: str, entry: ServerEntry) -> Component:
 
 
 def _command(argument: str, aliases: Aliases) -> Component:
-    import shutil
+    import shlex
+
+    from portico.components.command_name import name_of_command
 
     try:
         argv = tuple(shlex.split(argument))
     except ValueError as error:  # only the reason is shown: a command may contain secrets
         why = f"cannot be split into a command and its arguments: {error}"
         raise InvalidArgument(f"the argument {why}") from None
-    if not argv or shutil.which(argv[0]) is None:
-        if len(argv) > 1:
-            hint = "check its name and your PATH"
-            raise ComponentError(f"there is no command {argv[0]!r}; {hint}")
-        what = "neither a file, an alias nor a command"
-        near = [*close_matches(argument, aliases), *_similar_files(argument)]
-        hint = did_you_mean(near) or "give server.py, tools.json, a URL or a quoted command"
-        raise ComponentError(f"{argument!r} is {what}; {hint}")
-    return Component(name=name_of_command(argv), kind="command", argument=argument, argv=argv)
+    if argv and _program(argv[0]) is not None:
+        return Component(name=name_of_command(argv), kind="command", argument=argument, argv=argv)
+    if len(argv) > 1:
+        files = did_you_mean(map(repr, _similar_files(argument)))
+        hint = files or "check its name and your PATH"
+        raise ComponentError(f"there is no command {_shown(argv[0])!r}; {hint}")
+    what = "neither a file, an alias nor a command"
+    hint = did_you_mean([*_similar_names(argument, aliases), *_similar_files(argument)])
+    if not hint and is_nearly_url(argument):
+        hint = "a URL begins with https:// or http://"
+    hint = hint or "give server.py, tools.json, a URL or a quoted command"
+    raise UnknownComponent(f"{_shown(argument)!r} is {what}; {hint}")
 
 
-def name_of_command(argv: tuple[str, ...]) -> str:
-    """Return a short name for a server's command: `everything` for
-    `npx -y @modelcontextprotocol/server-everything`."""
-    program = os.path.basename(argv[0])
-    words = argv[:1]
-    if program in _LAUNCHERS or re.fullmatch(r"python[\d.]*", program):
-        plain = (one for one in argv[1:] if not one.startswith("-") and "=" not in one)
-        words = tuple(one for one in plain if one not in _LAUNCHER_WORDS)[:1] or argv[:1]
-    name = os.path.basename(words[0].rstrip("/"))
-    name = re.sub(r"(?<=.)(@[^@]*|==.*|\.(py|js|mjs|cjs|ts|sh))$", "", name)
-    return valid_name(re.sub(r"^(mcp-server-|server-|mcp-)(?=.)", "", name) or program)
+def _program(word: str) -> str | None:
+    """Return the path of a program; None if there is none."""
+    import shutil
+
+    try:
+        return shutil.which(word)
+    except ValueError:  # it has a null character
+        return None
 
 
 def _runnable(path: str) -> str:
@@ -199,7 +287,11 @@ def _stem(path: str) -> str:
 def _host_of(url: str) -> str:
     from urllib.parse import urlsplit
 
-    return valid_name(urlsplit(url).hostname or "server")
+    try:
+        host = urlsplit(url).hostname
+    except ValueError as error:  # the URL itself may contain a secret
+        raise InvalidArgument(f"the URL is not valid: {error}") from None
+    return valid_name(host or "server")
 
 
 def _similar_file(path: str) -> str:
@@ -207,11 +299,23 @@ def _similar_file(path: str) -> str:
     return f"; {hint}" if hint else ""
 
 
+def _similar_names(word: str, aliases: Aliases) -> list[str]:
+    return close_matches(word, aliases) if is_valid_name(word) else []
+
+
 def _similar_files(path: str) -> list[str]:
     """Return files with a similar name in the same folder."""
     folder, name = os.path.split(path)
+    if len(name) > _MAX_SHOWN:
+        return []
     try:
         there = os.listdir(folder or os.curdir)
     except (OSError, ValueError):
         return []
     return [os.path.join(folder, one) for one in close_matches(name, there, cutoff=0.75)]
+
+
+def _shown(text: str) -> str:
+    """Return a name for a message: on one line, and of a limited length."""
+    line = printable(text)
+    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 3]}..."

@@ -48,17 +48,17 @@ def named_components(
         component = classify(argument, aliases)
         other = found.get(component.name)
         if other is not None:
-            both = f"{other.argument} and {component.argument} are both named {component.name}"
-            raise ComponentError(f"{both}; give one another name: NAME={component.argument}")
+            both = f"{other.label} and {component.label} are both named {component.name}"
+            raise ComponentError(f"{both}; give one another name: NAME={component.label}")
         found[component.name] = component
     for override in overrides:
         name, _, argument = override.partition("=")
         if not name or not argument:
-            raise InvalidArgument(f"--override {override}: write NAME=COMPONENT")
+            raise InvalidArgument("--override has no name or no component; write NAME=COMPONENT")
         if name not in found:
             near = did_you_mean(close_matches(name, found))
             hint = near or f"the components are {', '.join(found)}"
-            raise ComponentError(f"--override {override}: there is no component {name!r}; {hint}")
+            raise ComponentError(f"--override: there is no component {name[:80]!r}; {hint}")
         found[name] = replace(classify(argument, aliases), name=name)
     return list(found.values())
 
@@ -74,7 +74,7 @@ def compose(components: Sequence[Component], handlers: ModuleType | None = None)
         if loaded.server is not None or not component.is_file:
             parts.append(Part(component, loaded.server, tuple(between)))
     if not parts:
-        names = ", ".join(component.argument for component in components)
+        names = ", ".join(component.label for component in components)
         what = "nothing is behind this middleware; add a server.py, a tools.json or a command"
         raise ComponentError(f"{names}: {what}")
     return Composition(tuple(before), tuple(parts))

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from portico.config.schema import NAME_LIMIT
 from portico.model.digest import blake2b
 
+NAME_LIMIT = 40
+"""A server's name is part of its tools' names, which clients limit to 64 characters."""
 _VALID = re.compile(r"(?!.*__)[A-Za-z0-9_-]*[A-Za-z0-9-]", re.ASCII)
 _INVALID = r"[^A-Za-z0-9_-]+"
 _HASH_BYTES = 3

@@ -21,9 +21,6 @@ from portico.config.values import (
     texts,
 )
 
-NAME_LIMIT = 40
-"""A server's name is part of its tools' names, which clients limit to 64 characters."""
-
 # The names are those of `transport.limits.Limits`, which a test compares.
 _LIMITS = """
     body_bytes body_s bodies_bytes unread_bytes connections half_open header_bytes header_count

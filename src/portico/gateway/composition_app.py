@@ -132,6 +132,10 @@ class CompositionApp:
             await registry.refresh([name for name in named if _is_stale(registry.members[name])])
         if clashes := registry.clashes():
             raise ComponentError(_refusal(clashes))
+        registry.check_links()
+        for member in registry.members.values():
+            if member.is_local:
+                await member.provider.fetch_catalog()  # starts its lifespan
 
     def _local(self, composition: Composition) -> Mapping[str, LocalEntry]:
         return {

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 import msgspec
 
 from portico.catalog.catalog import Catalog, Identity
-from portico.catalog.merge import Merged, View
+from portico.catalog.merge import Merged
+from portico.chain.views import ViewFailed, Views
 from portico.config.schema import Config
 from portico.gateway import metatool_definitions
+from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.member import Member
 from portico.model.context import Context
 from portico.model.message import Request
@@ -38,6 +40,11 @@ class MemberRegistry(Protocol):
     merged: Merged
     members: dict[str, Member]
 
+    @property
+    def is_composition(self) -> bool:
+        """True if the members form one server, each with those after it as its downstream."""
+        ...
+
     async def wait_for_catalog(self, server: str) -> None:
         """Wait until a server's catalog is known, up to a timeout."""
         ...
@@ -57,15 +64,14 @@ class Exposure:
     ) -> None:
         """`searches` shows the meta-tools and pinned tools instead of every tool; `summarize`
         describes the servers briefly; `servers` returns the servers of a group."""
-        self._views: Sequence[View] = ()
-        self.is_filtered = False
-        """True if views may hide something."""
+        self._filtered: FilteredMerged | None = None
         self._registry = registry
         self._identity = identity
         self._searches = searches
         self._summarize = summarize
         self._group = servers
-        self._visible: tuple[Merged, Config, Merged] | None = None
+        self._whole: tuple[Merged, Config, Merged] | None = None
+        """The offers of all servers, the config, and the offers of this endpoint's servers."""
         self._catalog: tuple[Merged, Config, Catalog] | None = None
         self._published: Catalog | None = None
         self._revision = 0
@@ -79,26 +85,54 @@ class Exposure:
         return [name for name in self._group() if name in self._registry.members]
 
     @property
-    def merged(self) -> Merged:
-        """The visible offers of these servers."""
-        whole = self._registry.merged
-        if self._group is None and not self._views:
-            return whole
-        config = self._registry.config
-        if self._visible is None or self._visible[0] is not whole or self._visible[1] is not config:
-            here = whole if self._group is None else whole.only(frozenset(self.servers()))
-            self._visible = (whole, config, here.through(self._views) if self._views else here)
-        return self._visible[2]
+    def whole(self) -> Merged:
+        """The offers of these servers, including all that views hide."""
+        everything = self._registry.merged
+        if self._group is None:
+            return everything
+        config, known = self._registry.config, self._whole
+        if known is None or known[0] is not everything or known[1] is not config:
+            here = everything.only(frozenset(self.servers()))
+            known = self._whole = (everything, config, here)
+        return known[2]
 
-    def filter_by(self, views: Sequence[View]) -> "Exposure":
-        """Show only what these views let through, and all meta-tools."""
-        self._views = views
-        self.is_filtered = True
-        return self
+    @property
+    def merged(self) -> Merged:
+        """The visible offers of these servers; raises ViewFailed."""
+        if self._filtered is not None:
+            return self._filtered.merged
+        return self._registry.merged if self._group is None else self.whole
+
+    @property
+    def is_filtered(self) -> bool:
+        """True if views may hide something."""
+        return self._filtered is not None
+
+    def filtered(self, views: Views) -> FilteredMerged:
+        """Return the offers of these servers behind views."""
+        reserved = () if self._registry.is_composition else metatool_definitions.NAMES
+        return FilteredMerged(lambda: self.whole, views, frozenset(reserved))
+
+    def use(self, filtered: FilteredMerged | None) -> None:
+        """Show these offers, and all meta-tools, from now on; publish the lists that differ."""
+        self._filtered = filtered
+        self._catalog = None
+        self.publish_changes()
+
+    def added_tools(self) -> dict[str, bytes]:
+        """Return the definitions of the tools that links added, by name; none if a view failed."""
+        if self._filtered is None:
+            return {}
+        with contextlib.suppress(ViewFailed):
+            added = self.merged.added
+            if added is not None:
+                listed = added.listed("tools")
+                return dict(zip(listed.keys, listed.items, strict=True))
+        return {}
 
     def hides(self, server: str, uri: str) -> bool:
         """True if a server has this resource or template, but a view hides it."""
-        if not self._views:
+        if self._filtered is None:
             return False
         whole, seen = (
             self._registry.merged.namespaced_offers.get(server),
@@ -144,6 +178,10 @@ class Exposure:
     def hub(self, request: Request, context: Context) -> ChangeHub:
         """Return the hub that publishes changes."""
         return self._hub
+
+    def published(self) -> list[tuple[Catalog, ChangeHub]]:
+        """Return nothing: it publishes all changes itself."""
+        return []
 
     def on_initialize(self, request: Request, context: Context) -> None:
         """Disable tasks for a legacy client, and have questions name their server."""
@@ -192,14 +230,17 @@ class Exposure:
         before = self._published
         if before is None:
             return  # no client has requested a list
-        now = self._published = self.now()
+        try:
+            now = self._published = self.now()
+        except ViewFailed:
+            return  # clients get an error for every list, and the lists when a view works again
         for kind in now.changed(before):
             self._hub.publish(Change(kind))
 
     def publish_update(self, server: str, change: Change) -> None:
         """Notify clients that a resource of a server has changed."""
-        if server not in self.merged.namespaced_offers:
+        if server not in self.whole.namespaced_offers:
             return
-        shown = self.merged.routing.exposed_uri(server, change.uri)
+        shown = self.whole.routing.exposed_uri(server, change.uri)
         params = change.params if shown == change.uri else encode({"uri": shown})
         self._hub.publish(Change("resources", shown, params))

@@ -14,6 +14,7 @@ from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.catalog.upstream_key import user_secret
 from portico.chain.endpoint import ChainEndpoint
+from portico.components.cycles import MAX_DEPTH, is_too_deep
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.member_kinds import MemberEnvironment, no_history
@@ -23,7 +24,6 @@ from portico.gateway.serve_options import ServeOptions
 from portico.model.errors import PorticoError
 from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
-from portico.process.process_tree import MARK
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 _MAX_RECENT = 20
 """Reports that are kept for windows that connect later."""
-_MAX_DEPTH = 8
-"""The limit on nested gateways."""
 _NEEDS_RESTART = {
     "gateway": (
         "expose",
@@ -54,9 +52,9 @@ class GatewayApp:
     """A gateway from start to end; create it inside a running event loop."""
 
     def __init__(self, options: ServeOptions) -> None:
-        if os.environ.get(MARK, "").count(":") >= _MAX_DEPTH:
+        if is_too_deep():
             raise PorticoError(
-                f"cannot start: {_MAX_DEPTH} gateways are nested; remove the server of "
+                f"cannot start: {MAX_DEPTH} gateways are nested; remove the server of "
                 f"{options.config.path} that starts Portico"
             )
         self._options = options
@@ -94,6 +92,7 @@ class GatewayApp:
             links=options.links,
             local=options.local,
         )
+        self.registry.check_links()
         self._routes_changed: list[Callable[[], None]] = []
         self._watcher: ConfigWatcher | None = None
 

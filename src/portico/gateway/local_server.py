@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 from msgspec import Struct
@@ -11,13 +12,14 @@ from portico.chain.core import first_owner
 from portico.config.names import is_valid_name, valid_name
 from portico.config.schema import Config, ToolFilter
 from portico.model.context import Context, Peer
-from portico.model.errors import PorticoError
-from portico.model.message import Request
+from portico.model.errors import PorticoError, TargetError
+from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
 from portico.server import Server, freeze
 from portico.upstream.attributed_questions import for_session
+from portico.upstream.direct_call import as_mcp_error
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):
@@ -33,19 +35,29 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
 
 
 class LocalServer:
-    """A member's provider that calls functions: it has no process, no wire and no startup."""
+    """A member's provider that calls functions: it has no process and no wire.
 
-    is_busy = False
+    The server's lifespan starts with the gateway, and every call waits for it; a start that failed
+    is repeated by the next call or refresh.
+    """
+
     starts = 0
 
     def __init__(self, name: str, server: Server) -> None:
         self.name = name
+        self._server = server
+        self._start: asyncio.Task[None] | None = None
+        self._running = AsyncExitStack()
+        self._is_started = not server.has_lifespan
+        self._has_lifespan = server.has_lifespan
+        self._calls = 0
         self._providers, source = freeze(server)
         self._owner = first_owner(self._providers)
         self.now = self.offered = source.now
         self.catalog = source.catalog
         self.ready = source.ready
         self.hub = source.hub
+        self.published = source.published
         self.on_initialize = source.on_initialize
 
     def offer(self) -> Offer:
@@ -59,7 +71,44 @@ class LocalServer:
         session, peer = context.session, context.peer
         if peer is not None and session is not None and session.names_servers:
             within.peer = _NamedPeer(peer, session, self.name)
+        if self._has_lifespan:
+            return self._provide(request, within)
         return self._owner(request, within)
+
+    async def _provide(self, request: Request, context: Context) -> Response:
+        """Call the function once the lifespan has started, and count it until it returns."""
+        self._calls += 1
+        try:
+            if not self._is_started:
+                await self._started()
+            return await self._owner(request, context)
+        except TargetError as error:
+            raise as_mcp_error(error) from error
+        finally:
+            self._calls -= 1
+
+    async def _started(self) -> None:
+        """Wait until the lifespan has started; raises TargetError if that fails."""
+        if self._start is None or self._start.done():
+            self._start = asyncio.create_task(self._enter())
+            self._start.add_done_callback(lambda start: start.cancelled() or start.exception())
+        start = self._start
+        # The start continues if this caller is cancelled: others may wait for it too.
+        await asyncio.wait({start})
+        if start.cancelled():
+            raise TargetError(f"{self.name} was closed", kind="closed", server=self.name)
+        error = start.exception()
+        if error is not None:
+            raise TargetError(str(error), kind="lifespan", server=self.name) from error
+
+    async def _enter(self) -> None:
+        await self._running.enter_async_context(self._server.running())
+        self._is_started = True
+
+    @property
+    def is_busy(self) -> bool:
+        """True while calls use the lifespan."""
+        return self._calls > 0
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Call this function for every later change, in the current event loop: a change may come
@@ -77,7 +126,9 @@ class LocalServer:
             provider.watch(tell)
 
     async def fetch_catalog(self) -> None:
-        """Do nothing: the offer is always known."""
+        """Start the lifespan; the offer is always known. Raises TargetError."""
+        if not self._is_started:
+            await self._started()
 
     def status(self) -> dict[str, Any]:
         """Return the state for `portico status`."""
@@ -92,7 +143,11 @@ class LocalServer:
         }
 
     async def close(self) -> None:
-        """Do nothing: nothing was started."""
+        """Close the lifespan, or interrupt its start."""
+        if self._start is not None:
+            self._start.cancel()
+            await asyncio.wait({self._start})
+        await self._running.aclose()
 
 
 class _NamedPeer:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.catalog.exposed_names import SEPARATOR
+from portico.catalog.merge import ADDED
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
@@ -215,7 +216,7 @@ class MetaTools:
             max(given.limit or self._registry.config.search.default_limit, 1),
             metatool_definitions.MAX_LIMIT,
         )
-        scope = frozenset(servers)
+        scope = frozenset([*servers, ADDED])
         wanted = _MAX_HITS if self._exposure.is_filtered else limit  # hidden hits are dropped
         try:
             hits = await asyncio.gather(

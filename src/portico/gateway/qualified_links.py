@@ -6,14 +6,17 @@ made the server's own again behind them.
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import Merged, View
-from portico.catalog.namespaced import NamespacedOffer
+from portico.catalog.merge import Merged
+from portico.catalog.namespaced import NamespacedOffer, with_field
 from portico.chain.fold import fold, terminus
+from portico.chain.views import Views
 from portico.gateway.rewrite import reference_of, with_target
 from portico.model.context import Context
 from portico.model.message import Request
-from portico.model.offer import Offer
+from portico.model.offer import EMPTY_LIST, KEYS, Listed, Offer
 from portico.model.types import Answer, Handler, Link
 
 
@@ -21,16 +24,21 @@ class QualifiedLinks:
     """The links of a gateway as one link, which sees a server's offer under qualified names."""
 
     def __init__(
-        self, server: str, links: Sequence[Link], merged: Callable[[], Merged], name_limit: int
+        self,
+        server: str,
+        links: Sequence[Link],
+        merged: Callable[[], Merged],
+        name_limit: int,
+        views: Views,
     ) -> None:
-        """`merged` returns the offers of all servers."""
+        """`merged` returns the offers of all servers, `views` are those of the links."""
         self._server = server
         self._links = links
         self._merged = merged
         self._limit = name_limit
-        self._views: list[View] = [link.view for link in reversed(links) if hasattr(link, "view")]
-        self._last_visible: tuple[Merged, NamespacedOffer] | None = None
-        """The merged offers, and this server's visible offer among them."""
+        self._views = views
+        if views:
+            self.view = self._view  # only a link with a view needs a guard
 
     def __call__(self, next: Handler) -> Handler:
         """Return the next handler behind all links."""
@@ -48,27 +56,30 @@ class QualifiedLinks:
 
         return before_links
 
-    def view(self, offer: Offer) -> Offer:
-        """Return the visible part of the server's offer."""
-        return (
-            self._visible(NamespacedOffer(self._server, offer, self._limit)).offer
-            if self._views
-            else offer
-        )
-
-    def _visible(self, namespaced: NamespacedOffer) -> NamespacedOffer:
-        here = Merged([namespaced])
+    def _view(self, offer: Offer) -> Offer:
+        """Return the visible part of the server's offer, and the entries that links added under
+        names of this server."""
+        here = Merged([NamespacedOffer(self._server, offer, self._limit)])
         here.routing = self._merged().routing  # so that views see the gateway's URIs
-        return here.through(self._views).namespaced_offers[self._server]
+        stages = self._views.stages(here.offer(), lambda kind, key: repr(self._server))
+        shown = here.showing(stages[-1])
+        lists = dict(shown.namespaced_offers[self._server].offer.lists)
+        for kind in ("tools", "prompts"):
+            own = [] if shown.added is None else self._own_entries(kind, shown.added.listed(kind))
+            if own:
+                known = lists.get(kind, EMPTY_LIST)
+                keys, items = zip(*own, strict=True)
+                lists[kind] = replace(
+                    known, keys=(*known.keys, *keys), items=(*known.items, *items)
+                )
+        return replace(offer, lists=lists)
 
-    def _hides(self, uri: str) -> bool:
-        merged = self._merged()
-        namespaced = merged.namespaced_offers.get(self._server)
-        if namespaced is None or not self._views:
-            return False
-        if self._last_visible is None or self._last_visible[0] is not merged:
-            self._last_visible = (merged, self._visible(namespaced))
-        return namespaced.hides(uri, self._last_visible[1])
+    def _own_entries(self, kind: str, added: Listed) -> list[tuple[str, bytes]]:
+        """Return the added entries that belong to this server, under its own names."""
+        prefix = f"{self._server}{SEPARATOR}"
+        pairs = zip(added.keys, added.items, strict=True)
+        own = [(key.removeprefix(prefix), raw) for key, raw in pairs if key.startswith(prefix)]
+        return [(key, with_field(raw, KEYS[kind], key)) for key, raw in own]
 
     def _renamed(
         self,
@@ -112,4 +123,4 @@ class QualifiedLinks:
 
     def _own_uri(self, shown: str) -> str | None:
         server, uri = self._merged().resource(shown)
-        return uri if server in (None, self._server) and not self._hides(uri) else None
+        return uri if server in (None, self._server) else None

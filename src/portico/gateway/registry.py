@@ -13,6 +13,7 @@ from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Clash, Merged
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
+from portico.chain.views import Views
 from portico.config.schema import Config
 from portico.gateway.exposure import Exposure
 from portico.gateway.local_server import LocalEntry
@@ -99,6 +100,7 @@ class Registry:
         self._links = links
         self._local = local or {}
         self._rules = rules
+        self._warned: set[str] = set()
         self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
         self.merged = self._merged(None)
         # Decided once: a client must not find other tools than those it has listed.
@@ -111,7 +113,7 @@ class Registry:
         """Members that were removed from the config and are not closed yet."""
         self._background = Background()
         self._publish_timer: asyncio.TimerHandle | None = None
-        self._warned: set[str] = set()
+        self._searched_offers: tuple[Merged, dict[str, bytes], Merged] | None = None
 
     def endpoint(self, group: str | None = None, searches: bool | None = None) -> ChainEndpoint:
         """Return the endpoint of all servers or of a group; KeyError if there is no such group.
@@ -133,14 +135,58 @@ class Registry:
         known = self._server_endpoints.get(server)
         if known is None or known[0] is not member:
             provider = member.provider
-            links: list[Link] = [exact_params, *member.links]
-            if self._links:
-                limit = self.config.gateway.name_limit
-                links.insert(1, QualifiedLinks(server, self._links, lambda: self.merged, limit))
             observe = observing(partial(self._record_server_call, server))
-            made = ChainEndpoint(provider, [provider], links, self.report_failure, observe)
+            made = ChainEndpoint(
+                provider,
+                [provider],
+                self._server_links(member),
+                self.report_failure,
+                observe,
+                warn=self._warn_once,
+            )
             known = self._server_endpoints[server] = (member, made)
         return known[1]
+
+    def _server_links(self, member: Member) -> list[Link]:
+        """Return the links before a server's own endpoint."""
+        own: list[Link] = [exact_params, *member.links]
+        if self._links:
+            limit, views = self.config.gateway.name_limit, self._views(self._links)
+            qualified = QualifiedLinks(member.name, self._links, lambda: self.merged, limit, views)
+            own.insert(1, qualified)
+        return own
+
+    def _views(self, links: Sequence[Link]) -> Views:
+        return Views(links, self.report_failure, self._warn_once)
+
+    @property
+    def is_composition(self) -> bool:
+        """True if the members form one server, each with those after it as its downstream."""
+        return self._rules is not None
+
+    def check_links(self) -> None:
+        """Raise NameClash if a link adds a name that a known catalog has already."""
+        if self._links:
+            self.endpoint().check_names()
+        for member in self.members.values():
+            member.check_names()
+
+    def relink(self, links: Sequence[Link]) -> None:
+        """Replace the links before every endpoint. If a link raises, or adds a name that exists,
+        the old ones stay."""
+        before = self._links
+        try:
+            self._relink(links)
+        except BaseException:
+            self._relink(before)
+            raise
+
+    def _relink(self, links: Sequence[Link]) -> None:
+        self._links = links
+        for _, endpoint in self._endpoints.values():
+            endpoint.relink(links)
+        for member, endpoint in self._server_endpoints.values():
+            endpoint.relink(self._server_links(member))
 
     def resolves_to_search(self, expose: str | None) -> bool:
         """True if this value of `expose` means search; None is the config's value."""
@@ -165,10 +211,17 @@ class Registry:
         observe = observing(router.record)
         providers: list[Provider] = [router] if metatools is None else [router, metatools]
         first = [] if metatools is None else [metatools.unwrapping]
-        links = (router.with_plain_uris, *self._links) if self._links else ()
         endpoint = ChainEndpoint(
-            exposure, providers, links, self.report_failure, observe, first=first
+            exposure,
+            providers,
+            self._links,
+            self.report_failure,
+            observe,
+            first=first,
+            before=[router.with_plain_uris],
+            warn=self._warn_once,
         )
+        router.serve_at(endpoint)
         return exposure, endpoint
 
     def _identity(self) -> Identity:
@@ -230,7 +283,7 @@ class Registry:
         limits = MemberLimits(self.config.path, limit, gateway.max_tools)
         made = member_of(entry, self._environment, limits)
         if self._rules is not None and entry.name in self._rules.links:
-            made.put_behind(self._rules.links[entry.name])
+            made.put_behind(self._rules.links[entry.name], self.report_failure, self._warn_once)
         made.provider.watch(lambda change: self._on_change(made, change))
         return made
 
@@ -247,7 +300,10 @@ class Registry:
         if not any(member.is_pending for member in self.members.values()):
             await asyncio.sleep(_START_DELAY_S)
         members = self.members.items()
-        await self.refresh([name for name, m in members if not (m.is_confirmed or m.refreshing)])
+        await self.refresh(
+            # Those in this process only start their lifespans.
+            [name for name, m in members if m.is_local or not (m.is_confirmed or m.refreshing)]
+        )
 
     async def wait_for_catalog(self, server: str) -> None:
         """Wait until a server's catalog is known, up to a timeout; refresh it if needed."""
@@ -311,7 +367,11 @@ class Registry:
     def _warn(self) -> None:
         """Report hidden characters and name clashes of servers, each once."""
         now = {words for name in self.members for words in self._warnings(name)}
-        for words in sorted(now - self._warned)[: max(0, _MAX_WARNINGS - len(self._warned))]:
+        for words in sorted(now - self._warned):
+            self._warn_once(words)
+
+    def _warn_once(self, words: str) -> None:
+        if words not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned.add(words)
             self._report(words)
 
@@ -386,13 +446,15 @@ class Registry:
         self._draining.discard(member)
 
     async def close(self) -> None:
-        """Close all servers concurrently."""
+        """Close all servers concurrently, and those in this process in reverse order."""
         if self._publish_timer is not None:
             self._publish_timer.cancel()
         await self._background.close()
         await self._tool_search.close()
-        providers = [member.provider for member in (*self.members.values(), *self._draining)]
-        await asyncio.gather(*(provider.close() for provider in providers))
+        members = (*self.members.values(), *self._draining)
+        local = [member for member in members if member.is_local]
+        others = (member.provider.close() for member in members if not member.is_local)
+        await asyncio.gather(_close_in_turn(reversed(local)), *others)
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
@@ -409,7 +471,7 @@ class Registry:
 
     def similar_names(self, name: str, limit: int) -> list[str]:
         """Return the names of tools that are similar to a name."""
-        return self._tool_search.similar_names(self.merged, name, limit)
+        return self._tool_search.similar_names(self._searched(), name, limit)
 
     def status(self, servers: Iterable[str] | None = None) -> dict[str, Any]:
         """Return the state of the gateway and of these servers."""
@@ -438,4 +500,21 @@ class Registry:
 
     def _index(self) -> None:
         tags = {name: " ".join(member.entry.tags) for name, member in self.members.items()}
-        self._tool_search.use(self.merged, tags)
+        self._tool_search.use(self._searched(), tags)
+
+    def _searched(self) -> Merged:
+        """Return all offers, with the tools that links add at any endpoint."""
+        if not self._links:
+            return self.merged
+        added: dict[str, bytes] = {}
+        for exposure, _ in self._endpoints.values():
+            added |= exposure.added_tools()
+        if self._searched_offers is None or self._searched_offers[:2] != (self.merged, added):
+            whole = self.merged.adding_tools(added) if added else self.merged
+            self._searched_offers = (self.merged, added, whole)
+        return self._searched_offers[2]
+
+
+async def _close_in_turn(members: Iterable[Member]) -> None:
+    for member in members:
+        await member.provider.close()

@@ -67,7 +67,8 @@ def brief_text(tool: Mapping[str, Any]) -> str:
 def full_text(tool: Mapping[str, Any]) -> str:
     """Render a described tool as text."""
     definition = dict(tool["definition"])
-    lines = [f"**{tool['name']}**  ({tool['tool']} of {tool['server']})"]
+    origin = f"  ({tool['tool']} of {tool['server']})" if tool["server"] else ""
+    lines = [f"**{tool['name']}**{origin}"]
     if "warning" in tool:
         lines.append(f"({tool['warning']})")
     for key in ("title", "description"):

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec.structs import replace
 
-from portico.catalog.merge import ItemRoute
+from portico.catalog.merge import ItemRoute, Merged
+from portico.chain.endpoint import ChainEndpoint
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
@@ -58,6 +60,36 @@ class Router:
         self._metatools = metatools
         self._record_call = record_call
         self._origins = ResourceOrigins()
+        self._endpoint: ChainEndpoint | None = None
+        self._parts: tuple[Merged | None, dict[frozenset[str], Merged]] = (None, {})
+        """The offers of all members, and those of the members after each."""
+
+    def serve_at(self, endpoint: ChainEndpoint) -> None:
+        """Let members in this process call tools of this endpoint, through its links and log."""
+        self._endpoint = endpoint
+
+    def downstream_of(self, server: str) -> Handler | None:
+        """Return the handler of the tools that a member in this process can call. A
+        composition has the tools of the members after it, a gateway those of the whole endpoint."""
+        if not self._registry.is_composition:
+            return None if self._endpoint is None else self._endpoint.handle
+        members = list(self._registry.members)
+        after = frozenset(members[members.index(server) + 1 :])
+        return partial(self._call_one_of, after) if after else None
+
+    def _call_one_of(self, servers: frozenset[str], request: Request, context: Context) -> Answer:
+        """Call a tool of these members, even if an earlier one has its name too."""
+        place = self._part(servers).tools.get(request.name)
+        return terminus(request) if place is None else self._call(request, context, place)
+
+    def _part(self, servers: frozenset[str]) -> Merged:
+        whole = self._exposure.whole
+        if self._parts[0] is not whole:
+            self._parts = (whole, {})
+        parts = self._parts[1]
+        if servers not in parts:
+            parts[servers] = whole.only(servers)
+        return parts[servers]
 
     def offer(self) -> Offer:
         """Return the merged offer of the members."""
@@ -71,8 +103,12 @@ class Router:
         if request.method == "tools/call":
             place = self._exposure.merged.tools.get(request.name)
             if place is None:
-                is_own = self._metatools is not None and request.name in metatool_definitions.NAMES
-                return None if is_own else self._call_when_known(request, context)
+                if self._metatools is not None and request.name in metatool_definitions.NAMES:
+                    return None
+                # A link may call a tool that its own view hides.
+                place = self._exposure.whole.tools.get(request.name)
+                if place is None:
+                    return self._call_when_known(request, context)
             return self._call(request, context, place)
         found = self._route(request, context)
         if found is None:
@@ -99,7 +135,7 @@ class Router:
             uri = request.uri
             if request.method == "completion/complete":
                 uri = reference_of(request).uri
-            plain = self._exposure.merged.routing.canonical_exposed(uri) if uri else uri
+            plain = self._exposure.whole.routing.canonical_exposed(uri) if uri else uri
             return next(request if plain == uri else with_target(request, "uri", plain), context)
 
         return handle
@@ -150,6 +186,8 @@ class Router:
         if declared and (b"tasks" in declared or b"\\" in declared):
             inner = without_task_support(inner)
         request.params = inner.params  # large arguments are kept once
+        if member.is_local:
+            context.downstream = self.downstream_of(server)
         answer = member.handle(inner, context)
         if type(answer) is Response or isinstance(answer, Pending):
             return after(answer, lambda response: self._shown(request, context, server, response))
@@ -183,12 +221,12 @@ class Router:
             response = replace(response, result=named_result(result, server))
         if URI_KEY_ENDING not in result:
             return response
-        return self._origins.rewrite_uris(response, server, self._exposure.merged.routing, context)
+        return self._origins.rewrite_uris(response, server, self._exposure.whole.routing, context)
 
     def _route(self, request: Request, context: Context) -> tuple[str, Request] | None:
         """Return the owner of a prompt or resource, and the request for that server."""
         if request.method == "prompts/get":
-            place = self._exposure.merged.prompt(request.name)
+            place = self._exposure.whole.prompt(request.name)
             return None if place is None else (place[0].server, with_name(request, place[1]))
         if request.method == "completion/complete":
             return self._route_reference(request, context)
@@ -200,7 +238,7 @@ class Router:
     def _route_reference(self, request: Request, context: Context) -> tuple[str, Request] | None:
         reference = reference_of(request)
         if reference.type == "ref/prompt":
-            place = self._exposure.merged.prompt(reference.name)
+            place = self._exposure.whole.prompt(reference.name)
             if place is None:
                 return None
             return place[0].server, with_reference(request, "name", place[1])
@@ -208,12 +246,14 @@ class Router:
         return None if server is None else (server, with_reference(request, "uri", uri))
 
     def _owner(self, uri: str, context: Context) -> tuple[str | None, str]:
-        merged = self._exposure.merged
-        server, own = merged.resource(uri)
+        whole = self._exposure.whole
+        server, own = whole.resource(uri)
         if server is None:
-            server = self._origins.owner(uri, context) or merged.routing.fallback(uri)
-        hidden = server is not None and self._exposure.hides(server, own)
-        return None if hidden else server, own
+            server = self._origins.owner(uri, context) or whole.routing.fallback(uri)
+            # The guards of the chain do not know the owner of such a URI.
+            if server is not None and self._exposure.hides(server, own):
+                server = None
+        return server, own
 
 
 def _failure_response(request: Request, context: Context, error: McpError) -> Response:

@@ -101,6 +101,16 @@ class Message(Struct):
     role: Literal["user", "assistant"] = "user"
 
 
+class Block(Content):
+    """A content block as another server sent it."""
+
+    raw: dict[str, Any]
+
+    def block(self) -> dict[str, Any]:
+        """The block, unchanged."""
+        return self.raw
+
+
 class ToolResult(Struct, kw_only=True):
     """The whole result of a tool, where a plain value is not enough."""
 
@@ -111,3 +121,18 @@ class ToolResult(Struct, kw_only=True):
     structured: Any = None
     is_error: bool = False
     meta: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its texts, one below the other."""
+        content = self.content if isinstance(self.content, list | tuple) else [self.content]
+        return "\n".join(text for one in content if (text := _text(one)) is not None)
+
+
+def _text(content: Any) -> str | None:
+    """Return the text of one block; None for other blocks."""
+    if isinstance(content, Content):
+        content = content.block()
+    if isinstance(content, dict):
+        return content["text"] if content.get("type") == "text" else None
+    return content if isinstance(content, str) else None

@@ -1,14 +1,18 @@
 """The context of a request: its client, session and deadline, and the way back to the client."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 from msgspec import Struct
 
+from portico.model.content import ToolResult
 from portico.model.message import Meta, Request, Response
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.version import Version, version_of
+
+if TYPE_CHECKING:
+    from portico.model.types import Handler
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -59,6 +63,21 @@ class Asker(Protocol):
         """Return the form that a class describes."""
         ...
 
+    async def call_tool(
+        self, context: "Context", name: str, arguments: Mapping[str, Any]
+    ) -> ToolResult:
+        """Call a downstream tool, whose questions reach the client."""
+        ...
+
+
+class LifespanValue(Protocol):
+    """The lifespan of a server, as its handlers use it."""
+
+    @property
+    def value(self) -> Any:
+        """The value; RuntimeError while the lifespan is not running."""
+        ...
+
 
 class TypedForm(Protocol[T_co]):
     """A form described by a class."""
@@ -95,9 +114,14 @@ class Context:
     __slots__ = (
         "_asker",
         "_counter",
+        "_lifespan",
+        "_made",
+        "calls",
         "cancelled",
         "data",
         "deadline",
+        "depth",
+        "downstream",
         "failure",
         "headers",
         "peer",
@@ -140,9 +164,17 @@ class Context:
         self.failure: Response | None = None
         """The original failure of the call, where the client gets a rewritten one."""
         self.request: Request | None = None
+        self.downstream: Handler | None = None
+        """Answers the calls of `call_tool`; None if nothing is downstream of this server."""
+        self.depth = 0
+        """The number of calls of `call_tool` that led to this request."""
+        self.calls: dict[str, Any] = {}
+        """The calls of `call_tool` so far, which are sealed with the state."""
         self.state: dict[str, Any] = {}
         self._asker: Asker | None = None
         self._counter = 0
+        self._lifespan: LifespanValue | None = None
+        self._made = 0
 
     def bound(self, request: Request, asker: Asker | None, state: dict[str, Any]) -> "Context":
         """Return a copy of this context for one run of one handler."""
@@ -157,6 +189,7 @@ class Context:
         )
         bound.request = request
         bound.server_info = self.server_info
+        bound.downstream, bound.depth = self.downstream, self.depth
         bound.state = state
         bound._asker = asker
         return bound
@@ -164,11 +197,11 @@ class Context:
     def release(self) -> None:
         """Disconnect the context when its handler has returned: work left running cannot send,
         and a large request is freed immediately, without the cycle collector."""
-        self.peer = self._asker = None
+        self.peer = self._asker = self.downstream = None
 
     def derived(self) -> "Context":
         """Return a context for a request derived from this one, which has no headers of its own."""
-        return Context(
+        derived = Context(
             principal=self.principal,
             data=self.data,
             session=self.session,
@@ -176,6 +209,18 @@ class Context:
             peer=self.peer,
             version=self.version,
         )
+        derived.downstream, derived.depth = self.downstream, self.depth
+        return derived
+
+    @property
+    def lifespan(self) -> Any:
+        """The value of the lifespan of the handler's server; RuntimeError if it has none."""
+        if self._lifespan is None:
+            raise RuntimeError(
+                "context.lifespan is for the handlers of a server with a lifespan; "
+                "create it with Server(lifespan=...)"
+            )
+        return self._lifespan.value
 
     @property
     def client_capabilities(self) -> dict[str, Any]:
@@ -280,6 +325,15 @@ class Context:
         roots: list[dict[str, Any]] = answer.get("roots") or []
         return roots
 
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+        """Call a tool of the servers downstream, and return its result; a tool that failed returns
+        one with `is_error`, anything else that fails raises McpError.
+
+        Its questions reach the client, and it ends when this call is cancelled. Its result is kept
+        from round to round, so that no call is made twice.
+        """
+        return await self._asking.call_tool(self, name, arguments or {})
+
     async def close_stream(self) -> None:
         """Close a legacy HTTP stream, which the client resumes; do nothing elsewhere."""
         close = getattr(self.peer, "close_stream", None)
@@ -289,6 +343,11 @@ class Context:
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """Ask several questions in one round; return the raw answers by key."""
         return await self._asking.ask(asks)
+
+    def count_call(self) -> int:
+        """Return the number of a call of `call_tool` in this run of the handler."""
+        self._made += 1
+        return self._made
 
     @property
     def _asking(self) -> Asker:

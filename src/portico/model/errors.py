@@ -7,6 +7,8 @@ PorticoError
 ├── ToolError                 a tool failed; the model gets the message (`isError`)
 ├── AskError                  the client rejected or did not answer a question
 ├── RegistrationError         the server's author registered something invalid
+│   └── NameClash             a name that is added exists already
+├── StartError                the lifespan of a server failed to start
 └── TargetError               an upstream is unreachable or misbehaves
 """
 
@@ -71,6 +73,24 @@ class AskError(PorticoError):
 
 class RegistrationError(PorticoError, ValueError):
     """A registration is not valid."""
+
+
+class NameClash(RegistrationError):
+    """A link adds a name that exists already, and does not shadow it."""
+
+    def __init__(self, kind: str, key: str, message: str = "") -> None:
+        super().__init__(
+            message
+            or f"cannot add {kind.removesuffix('s')} {key!r}: it exists already; rename it, or "
+            f"replace the other with shadow=({key!r},)"
+        )
+        self.kind = kind
+        """`tools`, `resources`, `templates` or `prompts`."""
+        self.key = key
+
+
+class StartError(PorticoError):
+    """The lifespan of a server failed to start; the cause is the exception that it raised."""
 
 
 class TargetError(PorticoError):

@@ -1,10 +1,10 @@
 """JSON-RPC messages, decoded only as far as needed: ids, params and results stay raw bytes."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from portico.model.errors import InvalidParams
 from portico.model.methods import TABLE, MethodKind, MethodMeaning
@@ -49,6 +49,8 @@ class Request(Struct, kw_only=True, gc=False):
     """The arguments of a call, if they are already validated."""
     meaning: MethodMeaning | None = None
     """The meaning of the method at this version; None if the version does not have it."""
+    is_derived: bool = False
+    """True if a link or handler made it: the client's HTTP headers describe another request."""
 
     def __post_init__(self) -> None:
         self.meaning = TABLE.get((self.method, self.version))
@@ -58,6 +60,31 @@ class Request(Struct, kw_only=True, gc=False):
         if version is not self.version:
             self.version = version
             self.meaning = TABLE.get((self.method, version))
+
+    def calling(self, name: str, arguments: Mapping[str, Any] | None = None) -> "Request":
+        """Return a call of another tool for the same client; without arguments, with those of this
+        request. A link passes it to the next handler."""
+        fields = self._fields()
+        fields["name"] = Raw(msgspec.json.encode(name))
+        if arguments is not None:
+            fields["arguments"] = Raw(msgspec.json.encode(arguments))
+        for key in ("uri", "ref", "argument", "context"):
+            fields.pop(key, None)
+        return Request(
+            method="tools/call",
+            id=self.id,
+            params=msgspec.json.encode(fields),
+            version=self.version,
+            meta=self.meta,
+            name=name,
+            timeout_s=self.timeout_s,
+            asked=self.asked,
+            is_derived=True,
+        )
+
+    def _fields(self) -> dict[str, Raw]:
+        """Return the params field by field, each as raw JSON."""
+        return msgspec.json.decode(self.params, type=dict[str, Raw]) if self.params else {}
 
     @property
     def is_static(self) -> bool:

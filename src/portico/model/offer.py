@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from portico.model.errors import NameClash, RegistrationError
 from portico.model.methods import LIST_KINDS
 from portico.model.version import MODERN, Version
 
@@ -46,6 +47,16 @@ class Listed(Struct, frozen=True):
         pairs = [pair for pair in zip(self.keys, self.items, strict=True) if allows(pair[0])]
         items, keys = tuple([raw for _, raw in pairs]), tuple([key for key, _ in pairs])
         return replace(self, items=items, keys=keys)
+
+    def extended(self, kind: str, more: "Listed", shadow: frozenset[str]) -> "Listed":
+        """Return the items with more of them; raises NameClash for a key that exists and is not in
+        `shadow`."""
+        found = dict(zip(self.keys, self.items, strict=True))
+        for key, raw in zip(more.keys, more.items, strict=True):
+            if key in found and key not in shadow:
+                raise NameClash(kind, key)
+            found[key] = raw
+        return replace(self, items=tuple(found.values()), keys=tuple(found))
 
     def limited(self, limit: int) -> "Listed":
         """Return the first items, up to a limit."""
@@ -94,6 +105,31 @@ class Offer(Struct, frozen=True):
         same = all(lists[kind] is listed for kind, listed in self.lists.items())
         return self if same else replace(self, lists=lists)
 
+    def adding(
+        self,
+        *,
+        tools: Iterable[Mapping[str, Any]] = (),
+        resources: Iterable[Mapping[str, Any]] = (),
+        templates: Iterable[Mapping[str, Any]] = (),
+        prompts: Iterable[Mapping[str, Any]] = (),
+        shadow: Iterable[str] = (),
+    ) -> "Offer":
+        """Return an offer with more definitions. A name that exists already raises NameClash,
+        unless `shadow` contains it: then the new definition replaces the old one."""
+        added = {"tools": tools, "resources": resources, "templates": templates, "prompts": prompts}
+        more = {kind: _checked(kind, definitions) for kind, definitions in added.items()}
+        shadowed = frozenset([shadow] if isinstance(shadow, str) else shadow)
+        if unknown := shadowed.difference(*(listed.keys for listed in more.values())):
+            names = ", ".join(sorted(map(repr, unknown)))
+            raise RegistrationError(
+                f"cannot shadow {names}: the call adds no such name; add it too"
+            )
+        lists = dict(self.lists)
+        for kind, listed in more.items():
+            if listed.keys:
+                lists[kind] = self.listed(kind).extended(kind, listed, shadowed)
+        return replace(self, lists=lists)
+
     def limited(self, limit: int) -> "Offer":
         """Return an offer with at most this number of items in each list."""
         if all(len(listed.keys) <= limit for listed in self.lists.values()):
@@ -109,3 +145,17 @@ class Offer(Struct, frozen=True):
 def _listed(kind: str, definitions: Iterable[Mapping[str, Any]]) -> Listed:
     items = {str(item[KEYS[kind]]): msgspec.json.encode(item) for item in definitions}
     return Listed(items=tuple(items.values()), keys=tuple(items))
+
+
+def _checked(kind: str, definitions: Iterable[Mapping[str, Any]]) -> Listed:
+    """Return a list of definitions that clients accept; raises RegistrationError."""
+    given = list(definitions)
+    for item in given:
+        key = item.get(KEYS[kind])
+        if not isinstance(key, str) or not key:
+            shown = f"{dict(item)!r:.200}"
+            raise RegistrationError(f"cannot add {shown}: it has no {KEYS[kind]!r}")
+        if kind == "tools" and not isinstance(item.get("inputSchema"), Mapping):
+            why = "it has no inputSchema; a tool without arguments has {'type': 'object'}"
+            raise RegistrationError(f"cannot add tool {key!r}: {why}")
+    return _listed(kind, given)

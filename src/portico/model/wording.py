@@ -1,6 +1,7 @@
 """Wording that messages share: foreign text, numbers with units, suggestions."""
 
 from collections.abc import Iterable
+from re import match
 
 
 def printable(line: str) -> str:
@@ -28,3 +29,8 @@ def did_you_mean(names: Iterable[str]) -> str:
     """`did you mean this or that?`; empty without names."""
     shown = " or ".join(names)
     return f"did you mean {shown}?" if shown else ""
+
+
+def is_nearly_url(text: str) -> bool:
+    """True for a URL of another scheme, or without one: a host with a path or a port."""
+    return match(r"\w+:/|[\w-]+(\.[\w-]+)+(:\d+)?/|[\w.-]+:\d+(/|$)", text) is not None

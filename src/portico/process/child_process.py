@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
+from portico.process.environment import COMPOSITIONS
 from portico.process.guardian import GUARDIAN
 from portico.process.process_tree import MARK, ProcessTree, start_of
 from portico.process.read_pacing import MIN_READ, Handle, ReadPacing
@@ -66,8 +67,11 @@ class ChildProcess:
     ) -> "ChildProcess":
         # If we are a child of another Portico, our children are its descendants too.
         marks = f"{os.environ[MARK]}:{mark}" if MARK in os.environ else mark
+        own = {MARK: marks}
+        if COMPOSITIONS in os.environ:
+            own[COMPOSITIONS] = os.environ[COMPOSITIONS]
         try:
-            spawned = await spawn(argv, {**env, MARK: marks}, cwd)
+            spawned = await spawn(argv, {**env, **own}, cwd)
         except (OSError, ValueError):
             GUARDIAN.forget(mark)
             raise

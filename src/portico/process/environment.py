@@ -41,7 +41,7 @@ _EVERYWHERE = """
     WSL_DISTRO_NAME WSL_INTEROP WSLENV NAME
     VSCODE_* CURSOR_TRACE_ID
     VIRTUAL_ENV_PROMPT CONDA_PROMPT_MODIFIER CONDA_SHLVL STARSHIP_SESSION_KEY STARSHIP_SHELL
-    PORTICO_CHILD PORTICO_DEBUGGABLE PORTICO_TOKEN P9K_*
+    PORTICO_CHILD PORTICO_COMPOSITIONS PORTICO_DEBUGGABLE PORTICO_TOKEN P9K_*
     NVM_BIN NVM_CD_FLAGS NVM_DIR NVM_INC FNM_MULTISHELL_PATH
 """
 """Variables of a shell, terminal or desktop: they differ by window and do not affect the account.
@@ -49,6 +49,8 @@ _EVERYWHERE = """
 A star follows only a prefix that no account variable has.
 """
 
+COMPOSITIONS = "PORTICO_COMPOSITIONS"
+"""The digests of the compositions around a process, which none of them may start again."""
 DOOR_TOKEN = "PORTICO_TOKEN"  # noqa: S105  (its name, not its value)
 """The token of our own endpoint, which no server behind it needs."""
 

@@ -8,7 +8,16 @@ from portico.model.context import Context
 
 _CALLS = frozenset(
     {
-        *("ask", "close_stream", "elicit", "elicit_url", "progress", "roots", "sample"),
+        *(
+            "ask",
+            "call_tool",
+            "close_stream",
+            "elicit",
+            "elicit_url",
+            "progress",
+            "roots",
+            "sample",
+        ),
         *("log", "debug", "info", "warning", "error"),
     }
 )
@@ -21,11 +30,12 @@ class BlockingContext:
     loop, so there the methods stay async: blocking the loop on itself would never return.
     """
 
-    __slots__ = ("_context", "_loop")
+    __slots__ = ("_context", "_loop", "_running")
 
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         object.__setattr__(self, "_context", context)
         object.__setattr__(self, "_loop", loop)
+        object.__setattr__(self, "_running", set())
 
     def __setattr__(self, name: str, value: Any) -> None:
         # `context.state = ...` must reach the real context, which keeps it between rounds.
@@ -37,9 +47,20 @@ class BlockingContext:
 
     def _blocking(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
         def wait(*args: Any, **kwargs: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(call(*args, **kwargs), self._loop).result()
+            future = asyncio.run_coroutine_threadsafe(call(*args, **kwargs), self._loop)
+            self._running.add(future)
+            try:
+                return future.result()
+            finally:
+                self._running.discard(future)
 
         return call if _is_running(self._loop) else wait
+
+
+def cancel_running(context: BlockingContext) -> None:
+    """Cancel everything that a function waits for: its call was cancelled."""
+    for future in tuple(context._running):
+        future.cancel()
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:

@@ -26,6 +26,7 @@ from portico.protocol.codec import encode
 from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.handler_exceptions import NotAnException, leaves
+from portico.providers.lifespan import Lifespan
 from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
@@ -68,6 +69,9 @@ class _CompleteParams(Struct):
 class FunctionProvider:
     """Answers requests with the functions that were registered."""
 
+    calls_downstream = True
+    """Its functions can call the tools of the providers after it."""
+
     def __init__(self, name: str, *, rounds: Rounds, report: Report) -> None:
         self.name = name
         self.tools: dict[str, Tool] = {}
@@ -79,6 +83,7 @@ class FunctionProvider:
         """`ttlMs` and `cacheScope` of the results of `resources/read`."""
         self.capabilities: frozenset[str] = frozenset()
         self.call_timeout_s: float | None = None
+        self.lifespan: Lifespan | None = None
         self._rounds = rounds
         self._report = report
         self._watchers: list[Callable[[Change], None]] = []
@@ -301,6 +306,7 @@ class FunctionProvider:
         else:
             bound = context.bound(request, None, {})
             bound._asker = asker = DirectAsker(bound, request.version)
+        bound._lifespan = self.lifespan
         try:
             if context.deadline is None and self.call_timeout_s is None:
                 return await run(bound)

@@ -8,7 +8,7 @@ from typing import Any
 
 from portico.model.context import Context
 from portico.model.errors import RegistrationError
-from portico.providers.blocking import BlockingContext
+from portico.providers.blocking import BlockingContext, cancel_running
 from portico.providers.handler_exceptions import NotAnException, ends_call, intended_error
 from portico.providers.rounds import Suspended, suspended_in
 from portico.providers.threads import Threads
@@ -53,7 +53,11 @@ class Invocation:
     async def _in_thread(self, arguments: dict[str, Any], context: Context) -> Any:
         blocking = BlockingContext(context, asyncio.get_running_loop())
         args, kwargs = self._bind(arguments, blocking)
-        value = await threads.run(lambda: self.function(*args, **kwargs))
+        try:
+            value = await threads.run(lambda: self.function(*args, **kwargs))
+        except asyncio.CancelledError:
+            cancel_running(blocking)
+            raise
         return await value if inspect.isawaitable(value) else value
 
 

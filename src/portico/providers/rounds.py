@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.definitions.schema import Schema, structural_check
+from portico.model.content import ToolResult
 from portico.model.context import Ask, Context
 from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
@@ -83,7 +84,7 @@ def suspended_in(group: BaseExceptionGroup) -> Suspended | None:
     return Suspended(asks)
 
 
-class _FormAsker(Struct):
+class _BothEras(Struct):
     """The part of an asker that both eras share."""
 
     def form(self, kind: type[T]) -> "ClassForm[T]":
@@ -92,8 +93,16 @@ class _FormAsker(Struct):
 
         return ClassForm(kind)
 
+    async def call_tool(
+        self, context: Context, name: str, arguments: Mapping[str, Any]
+    ) -> ToolResult:
+        """Call a downstream tool, whose questions reach the client."""
+        from portico.providers.downstream_call import call_tool
 
-class DirectAsker(_FormAsker):
+        return await call_tool(context, name, arguments)
+
+
+class DirectAsker(_BothEras):
     """Sends questions to a legacy client as requests."""
 
     _context: Context
@@ -125,7 +134,7 @@ class DirectAsker(_FormAsker):
         }
 
 
-class ReplayAsker(_FormAsker):
+class ReplayAsker(_BothEras):
     """Answers a modern handler with the answers that the client has sent so far."""
 
     _context: Context
@@ -174,6 +183,7 @@ class Rounds:
             return context.bound(request, None, {}), ReplayAsker(context, {}, {})
         given, kept = self._opened(request, context)
         bound = context.bound(request, None, kept["state"])
+        bound.calls = kept.get("calls", {})
         replay = ReplayAsker(bound, kept["answers"], given)
         bound._asker = replay
         return bound, replay
@@ -185,6 +195,8 @@ class Rounds:
         from portico.protocol.seal import NONCE_SIZE, binding
 
         kept = {"answers": replay.answers, "state": context.state}
+        if context.calls:
+            kept["calls"] = context.calls
         try:
             state = self._seal.close(
                 kept,

@@ -1,12 +1,13 @@
 """The HTTP transport as one ASGI app: both eras at one path, and the old SSE transport."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Any
 
 from portico.model.context import LOCAL, Context
-from portico.model.errors import RegistrationError
+from portico.model.errors import PorticoError, RegistrationError
 from portico.model.message import Request
 from portico.model.types import Endpoint
 from portico.model.version import BY_TEXT
@@ -72,19 +73,22 @@ class HttpApp:
         sse: bool = True,
         pages: Mapping[str, Page] | None = None,
         bodies: MemoryBudget | None = None,
+        running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
         """Serve an endpoint.
 
         `hosts` are allowed besides loopback, None allows any; `origins` besides those of the
         hosts, None allows any. `principal` and `data` are values, or functions of the ASGI scope.
         `pages`, by path, require the token, and `token_place` is where to find it.
-        `bodies` is the memory budget for bodies, if several apps share it.
+        `bodies` is the memory budget for bodies, if several apps share it. `running` returns a
+        context that is entered when the ASGI server starts, and exited when it has stopped.
         """
         self.limits = limits or HttpLimits()
         self._guard = Guard(
             self.limits, token=token, token_place=token_place, hosts=hosts, origins=origins
         )
         self._endpoint = endpoint
+        self._running = running
         for name, given in (("principal", principal), ("data", data)):
             if iscoroutinefunction(given):
                 raise RegistrationError(f"{name} must be a plain function of the scope, not async")
@@ -279,17 +283,27 @@ class HttpApp:
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await receive()
-            if self.load.draining:
-                self.load.reopen()  # a test client, or a reload, starts the same app again
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-            await self.drain(0)
-            await send({"type": "lifespan.shutdown.complete"})
+            await self._live(receive, send)
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close"})
         else:
             raise ValueError(f"unsupported ASGI scope type: {scope['type']!r}")
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Start, wait for the shutdown of the ASGI server, and drain."""
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._running())
+            except PorticoError as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            if self.load.draining:
+                self.load.reopen()  # a test client, or a reload, starts the same app again
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self.drain(0)
+        await send({"type": "lifespan.shutdown.complete"})
 
     def _principal_of(self, scope: Scope) -> str:
         principal = self._principal

@@ -13,6 +13,7 @@ from portico.state.report import report
 from portico.transport.asgi import CLOSE
 from portico.transport.http_app import HttpApp
 from portico.transport.http_connection import HttpConnection
+from portico.transport.starting import Running, start_unless
 
 DRAIN_S = 30.0
 NOTICE_S = 8.0
@@ -31,6 +32,7 @@ async def serve_http(
     ready: Callable[[int], None] | None = None,
     stop: asyncio.Event | None = None,
     sockets: list[socket.socket] | None = None,
+    running: Running | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then let running calls finish.
 
@@ -38,7 +40,8 @@ async def serve_http(
     ready, but still serving. SIGINT, a second signal and `stop` begin the drain at once, and a
     signal during the drain ends the process. `ready` gets the port once clients can connect. An
     address that is not available raises OSError before anything is served. `sockets` come from
-    `bind`, if it was already called.
+    `bind`, if it was already called. `running` is entered before the first connection is accepted,
+    and exited after the last request.
     """
     sockets = sockets or bind(host, port)
     stop = stop or asyncio.Event()
@@ -56,7 +59,10 @@ async def serve_http(
         )
         return drain_notice_s
 
-    with _stopped_by_signals(stop, give_notice):
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_stopped_by_signals(stop, give_notice))
+        if running is not None and not await start_unless(stop, running, stack):
+            return
         serving = asyncio.create_task(server.serve(sockets))
         stopping = asyncio.create_task(stop.wait())
         try:

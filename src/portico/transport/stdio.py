@@ -1,6 +1,7 @@
 """MCP over standard input and output."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -8,8 +9,11 @@ from collections.abc import Callable
 
 from portico.model.types import Endpoint
 from portico.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
+from portico.transport.starting import Running, StartingEndpoint
 
 DRAIN_S = 30.0
+_CANCEL_S = 1.0
+"""How long cancelled handlers may take to end."""
 
 
 async def serve_stdio(
@@ -19,14 +23,35 @@ async def serve_stdio(
     max_line: int = MAX_LINE,
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
+    running: Running | None = None,
 ) -> bool:
     """Serve one client on stdin and stdout until it disconnects or SIGTERM arrives; return False
     if reading requests or writing responses failed.
 
-    `out` comes from `take_stdout`, if it was already called; `stop` acts like SIGTERM.
+    `out` comes from `take_stdout`, if it was already called; `stop` acts like SIGTERM. Requests
+    wait until `running` is entered, and it is exited after the last response; if it fails to
+    start, the serving ends and the error is raised.
     """
     stop = stop or asyncio.Event()
-    restore_signals = stop_on_signals(stop)
+    if running is None:
+        return await _serve_stdio(endpoint, out, max_line, drain_s, stop)
+    opening = StartingEndpoint(endpoint, running)
+    async with opening.starting(stop.set):
+        is_complete = await _serve_stdio(opening, out, max_line, drain_s, stop, opening.interrupt)
+    if opening.failure is not None:
+        raise opening.failure
+    return is_complete
+
+
+async def _serve_stdio(
+    endpoint: Endpoint,
+    out: int | None,
+    max_line: int,
+    drain_s: float,
+    stop: asyncio.Event,
+    interrupted: Callable[[], object] | None = None,
+) -> bool:
+    restore_signals = stop_on_signals(stop, interrupted)
     writer = writer_to(take_stdout() if out is None else out)
     server = StdioServer(endpoint, writer.write, max_line=max_line)
     ended, over = server.disconnected, stop.set
@@ -45,16 +70,27 @@ async def serve_stdio(
     await server.drain(drain_s)
     reader.close()
     server.disconnected()
+    with contextlib.suppress(TimeoutError):  # cancelled handlers may still use the lifespan
+        await asyncio.wait_for(server.calls.wait_idle(), _CANCEL_S)
     await writer.close()
     return not (reader.failed or writer.failed)
 
 
-def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
-    """Set `stop` on SIGTERM and SIGINT; return a function that restores the default handlers."""
+def stop_on_signals(
+    stop: asyncio.Event, interrupted: Callable[[], object] | None = None
+) -> Callable[[], None]:
+    """Set `stop` on SIGTERM and SIGINT, and call `interrupted`; return a function that restores the
+    default handlers."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
+
+    def received() -> None:
+        stop.set()
+        if interrupted is not None:
+            interrupted()
+
     for number in signals:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, received)
 
     def restore_signals() -> None:
         for number in signals:
@@ -65,8 +101,8 @@ def stop_on_signals(stop: asyncio.Event) -> Callable[[], None]:
 
 def take_stdout() -> int:
     """Reserve stdout for the protocol: prints of handlers go to stderr from now on."""
-    sys.stdout.flush()
     out = os.dup(1)
     os.dup2(2, 1)
+    sys.stdout.flush()  # earlier prints go to stderr too
     sys.stdout = sys.stderr
     return out

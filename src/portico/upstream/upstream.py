@@ -115,6 +115,11 @@ class Upstream:
         """Return the hub that publishes changes to this client's catalog."""
         return self.view(request, context).hub
 
+    def published(self) -> list[tuple[Catalog, ChangeHub]]:
+        """Return the catalogs that are known, each with the hub of its clients."""
+        self.offered()  # reads those from memory
+        return [(view.catalog, view.hub) for view in self._views if view.catalog is not None]
+
     async def ready(self, request: Request, context: Context) -> None:
         """Make sure that there is a catalog; start the upstream if necessary."""
         if self.view(request, context).catalog is not None:

@@ -1,0 +1,84 @@
+"""A source of catalogs that the views of links filter, each catalog once."""
+
+from contextlib import suppress
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+import msgspec
+
+from portico.catalog.catalog import Catalog
+from portico.chain.core import CatalogSource, Hub
+from portico.chain.views import Owner, ViewFailed, Views, VisibleOffer
+from portico.model.context import Context
+from portico.model.message import Request
+
+Filtered = tuple[VisibleOffer, Catalog]
+
+
+class FilteredCatalogs:
+    """The catalogs of another source behind views."""
+
+    def __init__(self, source: CatalogSource, views: Views) -> None:
+        self._source = source
+        self._views = views
+        self._made: WeakKeyDictionary[Catalog, Filtered | ViewFailed] = WeakKeyDictionary()
+        self._last: tuple[ReferenceType[Catalog], Filtered] | None = None
+        """The catalog of the last request: a lookup in the dictionary is slow."""
+        self.hub = source.hub
+        self.ready = source.ready
+        self.on_initialize = source.on_initialize
+
+    def catalog(self, request: Request, context: Context) -> Catalog | None:
+        """Return the visible part of this client's catalog; raises ViewFailed."""
+        whole = self._source.catalog(request, context)
+        return None if whole is None else self._filtered(whole)[1]
+
+    def visible(self, request: Request, context: Context) -> VisibleOffer | None:
+        """Return the visible offer of this client; None until it is known; raises ViewFailed."""
+        whole = self._source.catalog(request, context)
+        return None if whole is None else self._filtered(whole)[0]
+
+    def published(self) -> list[tuple[Catalog, Hub]]:
+        """Return the visible part of each known catalog, with its hub."""
+        found: list[tuple[Catalog, Hub]] = []
+        for whole, hub in self._source.published():
+            with suppress(ViewFailed):  # its clients get an error
+                found.append((self._filtered(whole)[1], hub))
+        return found
+
+    def check_names(self) -> None:
+        """Raise NameClash if a link adds a name that a known catalog has already."""
+        for whole, _ in self._source.published():
+            with suppress(ViewFailed):  # reported when a client requests a list
+                self._views.stages(whole.offer, _owner(whole), strict=True)
+
+    def _filtered(self, whole: Catalog) -> Filtered:
+        last = self._last
+        if last is not None and last[0]() is whole:
+            return last[1]
+        made = self._made.get(whole)
+        if made is None:
+            made = self._made[whole] = self._make(whole)
+        if isinstance(made, ViewFailed):
+            raise made
+        self._last = (ref(whole), made)
+        return made
+
+    def _make(self, whole: Catalog) -> Filtered | ViewFailed:
+        try:
+            stages = self._views.stages(whole.offer, _owner(whole))
+        except ViewFailed as failure:
+            return failure.with_traceback(None)
+        return VisibleOffer(stages), whole.with_offer(stages[-1])
+
+
+class _Identity(msgspec.Struct):
+    name: str = ""
+
+
+def _owner(catalog: Catalog) -> Owner:
+    """Return the owner of all entries of a catalog, for messages."""
+    try:
+        name = repr(msgspec.json.decode(catalog.identity, type=_Identity).name)
+    except msgspec.DecodeError:
+        name = "the server"
+    return lambda kind, key: name

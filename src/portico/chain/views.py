@@ -1,0 +1,234 @@
+"""The views of links: applied to each catalog once, and the guard of everything that they hide."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+from portico.chain.fold import CATALOG_UNKNOWN, terminus
+from portico.chain.visible_uris import VisibleUris
+from portico.model.context import Context
+from portico.model.errors import McpError, NameClash
+from portico.model.message import Request, Response
+from portico.model.offer import Offer
+from portico.model.types import Answer, Handler, Link, Report
+
+Owner = Callable[[str, str], str]
+"""Returns the name of the server that offers a kind and a key."""
+Place = tuple[str, str]
+"""A server, and the key of an item there."""
+
+
+class ViewFailed(McpError):
+    """A view raised an exception: nothing that it filters is shown or called."""
+
+
+class VisibleOffer:
+    """An offer as each view returned it, and the entries that each of them hides."""
+
+    def __init__(
+        self,
+        stages: Sequence[Offer],
+        *,
+        item_place: Callable[[str, str], Place] | None = None,
+        uri_place: Callable[[str], Place] | None = None,
+    ) -> None:
+        """`stages` begin with the whole offer. In a gateway, `item_place` returns the place of a
+        listed item of a kind, and `uri_place` the place of any URI."""
+        self.offer = stages[-1]
+        self.hidden = [
+            HiddenEntries(before, after, item_place, uri_place)
+            for before, after in pairwise(stages)
+        ]
+        """By the number of a view, counted from the innermost."""
+
+
+class HiddenEntries:
+    """The entries that one view hides."""
+
+    def __init__(
+        self,
+        before: Offer,
+        after: Offer,
+        item_place: Callable[[str, str], Place] | None,
+        uri_place: Callable[[str], Place] | None,
+    ) -> None:
+        self._before = before
+        self._after = after
+        self._item_place = item_place
+        self._uri_place = uri_place
+        self._tools = self._missing("tools")
+        self._prompts = self._missing("prompts")
+        self._hides_uris = bool(self._missing("resources") or self._missing("templates"))
+
+    def _missing(self, kind: str) -> frozenset[str]:
+        before, after = self._before.listed(kind).keys, self._after.listed(kind).keys
+        return frozenset() if before is after else frozenset(before).difference(after)
+
+    def tool(self, request: Request) -> bool:
+        """True if the called tool is hidden."""
+        return request.name in self._tools
+
+    def prompt(self, request: Request) -> bool:
+        """True if the requested prompt is hidden."""
+        return request.name in self._prompts
+
+    def resource(self, request: Request) -> bool:
+        """True if the requested resource is hidden."""
+        return self._hides_uris and self._hides_uri(request.uri)
+
+    def reference(self, request: Request) -> bool:
+        """True if the prompt or template of a completion is hidden."""
+        reference = request.decode().get("ref")
+        if not isinstance(reference, dict):
+            return False  # malformed: the provider rejects it
+        if reference.get("type") == "ref/prompt":
+            return str(reference.get("name", "")) in self._prompts
+        return self._hides_uris and self._hides_uri(str(reference.get("uri", "")))
+
+    def _hides_uri(self, uri: str) -> bool:
+        server, own = ("", uri) if self._uri_place is None else self._uri_place(uri)
+        # Entries that a link added belong to no server, and win over the templates of servers.
+        found = self._uris[""].hides(uri) if "" in self._uris else None
+        if found is None and server in self._uris:
+            found = self._uris[server].hides(own)
+        return bool(found)
+
+    @cached_property
+    def _uris(self) -> Mapping[str, VisibleUris]:
+        found: dict[str, VisibleUris] = {}
+        for kind in ("resources", "templates"):
+            visible = frozenset(self._after.listed(kind).keys)
+            for key in (*self._after.listed(kind).keys, *self._before.listed(kind).keys):
+                server, own = ("", key) if self._item_place is None else self._item_place(kind, key)
+                found.setdefault(server, VisibleUris()).add(kind, [own], hidden=key not in visible)
+        return found
+
+
+_TARGETS: dict[str, Callable[[HiddenEntries, Request], bool]] = {
+    "tools/call": HiddenEntries.tool,
+    "prompts/get": HiddenEntries.prompt,
+    "completion/complete": HiddenEntries.reference,
+    **dict.fromkeys(
+        ("resources/read", "resources/subscribe", "resources/unsubscribe"), HiddenEntries.resource
+    ),
+}
+"""By method, whether its target is hidden."""
+
+
+class Views:
+    """The views of a chain's links, the innermost first."""
+
+    def __init__(self, links: Sequence[Link], report: Report, warn: Callable[[str], None]) -> None:
+        """`report` logs exceptions, `warn` name clashes; each is reported once."""
+        self._links: list[Any] = [link for link in reversed(links) if hasattr(link, "view")]
+        self._report = report
+        self._warn = warn
+        self._reported: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def stages(self, offer: Offer, owner: Owner, *, strict: bool = False) -> list[Offer]:
+        """Return the offer, and what each view made of it; raises ViewFailed.
+
+        If a link adds a name that exists, the entry behind the link is hidden, or NameClash raised
+        if `strict`.
+        """
+        stages = [offer]
+        for link in self._links:
+            stages.append(self._through(link, stages[-1], owner, strict))
+        return stages
+
+    def _through(self, link: Any, offer: Offer, owner: Owner, strict: bool) -> Offer:
+        try:
+            made = link.view(offer)
+            if not isinstance(made, Offer):
+                raise TypeError(f"view returned {type(made).__name__}, not an Offer")
+        except NameClash as clash:
+            kind, key = clash.kind, clash.key
+            words = self._clash(link, clash, owner)
+            if strict:
+                raise NameClash(kind, key, f"{words}; rename it, or shadow it on purpose") from None
+            rest = offer.keep(**{kind: lambda other: other != key})
+            if rest is offer:
+                raise self._failed(link, clash) from None
+            if self._is_new(words):
+                self._warn(f"{words}; only that of the link is visible")
+            return self._through(link, rest, owner, strict)
+        except ViewFailed:
+            raise
+        except Exception as error:  # noqa: BLE001  (a link may raise anything)
+            raise self._failed(link, error) from None
+        return made
+
+    def _failed(self, link: Any, error: Exception) -> ViewFailed:
+        name = link_name(link)
+        if self._is_new(f"{name} {error!r}"):
+            self._report(Request(method=f"the view of the link {name}"), error)
+        return ViewFailed(f"the link {name} failed to filter the lists; see the server's log")
+
+    def _clash(self, link: Any, clash: NameClash, owner: Owner) -> str:
+        return (
+            f"{clash.kind.removesuffix('s')} {clash.key!r} is offered by both "
+            f"{owner(clash.kind, clash.key)} and the link {link_name(link)}"
+        )
+
+    def _is_new(self, words: str) -> bool:
+        """True if this was not reported yet."""
+        if words in self._reported:
+            return False
+        self._reported.add(words)
+        return True
+
+
+class VisibleSource(Protocol):
+    """A source of catalogs that views filter."""
+
+    def visible(self, request: Request, context: Context) -> VisibleOffer | None:
+        """Return the visible offer of this client; None until it is known. Raises ViewFailed."""
+        ...
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """Wait until the catalog is known; raises McpError if it cannot be fetched."""
+        ...
+
+
+def guarded(view: int, next: Handler, source: VisibleSource) -> Handler:
+    """Wrap a link so that nothing that its view hides reaches it; the innermost view is 0."""
+
+    def guard(request: Request, context: Context) -> Answer:
+        hides = _TARGETS.get(request.method)
+        if hides is None:
+            return next(request, context)
+        visible = source.visible(request, context)
+        if visible is None:
+            return later(request, context)
+        return terminus(request) if hides(visible.hidden[view], request) else next(request, context)
+
+    async def later(request: Request, context: Context) -> Response:
+        await source.ready(request, context)
+        if source.visible(request, context) is None:
+            raise McpError(CATALOG_UNKNOWN)
+        return await guard(request, context)
+
+    return guard
+
+
+def guarded_fold(
+    links: Sequence[Link], innermost: Handler, source: VisibleSource | None
+) -> Handler:
+    """Wrap a handler in links, the first one outermost, with a guard before each that has a view.
+    Without views, no `source` is needed."""
+    handler, view = innermost, 0
+    for link in reversed(links):
+        handler = link(handler)
+        if source is not None and hasattr(link, "view"):
+            handler = guarded(view, handler, source)
+            view += 1
+    return handler
+
+
+def link_name(link: Any) -> str:
+    """Return the name of a link for messages: that of its function or class."""
+    return repr(getattr(link, "__name__", None) or type(link).__name__)

@@ -1,0 +1,70 @@
+"""Aliases: the servers of the config, by name, as components."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from portico.model.errors import PorticoError
+
+if TYPE_CHECKING:
+    from portico.config.schema import Config, ServerEntry
+
+
+class ConfigAliases(Mapping[str, "ServerEntry"]):
+    """The aliases of a config, which is read with the first lookup: most components are files.
+
+    A default config that is broken is reported and has no aliases; a broken config of the user's
+    choice raises ConfigError.
+    """
+
+    def __init__(self, path: str | None = None, *, quiet: bool = False) -> None:
+        """With `quiet`, a broken config has no aliases, and is not reported."""
+        self._path = path
+        self._quiet = quiet
+
+    def __getitem__(self, name: str) -> "ServerEntry":
+        from portico.config.read import read
+
+        if name not in self._names:
+            raise KeyError(name)
+        # Read again with its variables and secrets, which the others do not need.
+        return read(self._file, only={name}).servers[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @cached_property
+    def _file(self) -> str:
+        from portico.config.paths import config_file
+
+        return self._path or config_file()
+
+    @cached_property
+    def _names(self) -> "Mapping[str, object]":
+        config = self._read()
+        return {} if config is None else config.servers
+
+    def _read(self) -> "Config | None":
+        import os
+
+        from portico.config.read import read
+
+        try:
+            if self._path is None and not os.path.exists(self._file):
+                return None
+            return read(self._file, only=())
+        except PorticoError as error:
+            if self._quiet:
+                return None
+            if self._path is not None:
+                raise
+            from portico.state.report import report
+
+            report(f"the names in the config cannot be used:\n{error}")
+            return None

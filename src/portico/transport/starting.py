@@ -1,0 +1,80 @@
+"""Serves while a server is starting: its clients' requests wait, and can be refused."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+from portico.model.context import Context
+from portico.model.errors import INTERNAL_ERROR
+from portico.model.message import NOTHING, Request, Response
+from portico.model.types import Endpoint, Handler
+from portico.protocol.codec import error_response
+from portico.transport.calls_in_flight import shutdown_error
+
+Running = AbstractAsyncContextManager[object]
+"""A context that is entered before the first request is served, and exited after the last one."""
+
+
+class StartingEndpoint:
+    """An endpoint whose requests wait until `running` is entered."""
+
+    def __init__(self, endpoint: Endpoint, running: Running) -> None:
+        self._endpoint = endpoint
+        self._running = running
+        self._ready = asyncio.Event()
+        self._start: asyncio.Task[None] | None = None
+        self.failure: Exception | None = None
+        """Why it did not start."""
+        self.handle: Handler = self._wait
+
+    async def _wait(self, request: Request, context: Context) -> Response:
+        await self._ready.wait()
+        if self.handle != self._wait:
+            return await self._endpoint.handle(request, context)
+        if not request.id:
+            return NOTHING
+        if self.failure is None:
+            return shutdown_error(request.id)
+        return error_response(request.id, INTERNAL_ERROR, str(self.failure))
+
+    @asynccontextmanager
+    async def starting(self, stop: Callable[[], object]) -> AsyncGenerator[None, None]:
+        """Start in the background, and call `stop` if that fails."""
+        async with AsyncExitStack() as stack:
+            self._start = asyncio.create_task(self._enter(stack, stop))
+            try:
+                yield
+            finally:
+                self.interrupt()
+                await asyncio.wait({self._start})
+
+    def interrupt(self) -> None:
+        """Give up a start that is not complete, and refuse the requests that wait for it."""
+        if self._start is not None and not self._ready.is_set():
+            self._start.cancel()
+            self._ready.set()
+
+    async def _enter(self, stack: AsyncExitStack, stop: Callable[[], object]) -> None:
+        try:
+            await stack.enter_async_context(self._running)
+            self.handle = self._endpoint.handle  # from now on, at no cost
+        except Exception as error:  # noqa: BLE001  (the server's caller gets it)
+            self.failure = error
+            stop()
+        finally:
+            self._ready.set()
+
+
+async def start_unless(stop: asyncio.Event, running: Running, stack: AsyncExitStack) -> bool:
+    """Enter a context; give up and return False as soon as `stop` is set."""
+    starting = asyncio.create_task(stack.enter_async_context(running))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+        return starting.done()
+    finally:
+        stopping.cancel()
+        starting.cancel()
+        await asyncio.wait((starting,))
