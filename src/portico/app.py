@@ -313,6 +313,8 @@ class _HttpListener:
         self._address = address
         self.drain_s, self._drain_notice_s = drain_s, drain_notice_s
         self._host, self._port = host, _ = parse_address(address)
+        if auth not in ("token", "none"):
+            raise UsageError(f"auth must be token or none, not {auth!r}")
         if auth == "none" and host not in _LOOPBACK:
             raise UsageError(
                 f"--auth none is for loopback only, and {host} is not: remove --auth none"

@@ -2,8 +2,10 @@
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,6 +35,7 @@ log = logging.getLogger("portico")
 Message = bytes | bytearray | memoryview | str | dict[str, Any]
 """One message as an embedder has it."""
 
+_is_loading: ContextVar[bool] = ContextVar("is_loading", default=False)
 _KINDS = ("tools", "resources", "prompts", "completions")
 
 
@@ -207,6 +210,39 @@ class Server(Registration):
         functions = (p for p in self._providers if isinstance(p, FunctionProvider))
         return [p.lifespan for p in functions if p.lifespan is not None]
 
+    def run(
+        self,
+        *,
+        http: str | int | None = None,
+        links: Sequence[Link] = (),
+        auth: str = "token",
+        hosts: Sequence[str] = (),
+        token_file: str | None = None,
+        drain_s: float = 30.0,
+        drain_notice_s: float = 8.0,
+    ) -> None:
+        """Serve over stdio until the client disconnects, or over HTTP at `[HOST:]PORT` until
+        SIGTERM arrives, as `portico run` does for a file.
+
+        The other options are those of that command; all but `links` and `drain_s` are for HTTP. A
+        failure is printed, and ends the program with its exit code (SystemExit).
+        """
+        if _is_loading.get():
+            how = 'put it under `if __name__ == "__main__":`'
+            raise RegistrationError(f"server.run() was called while its file is loaded; {how}")
+        options = {
+            "auth": auth,
+            "hosts": hosts,
+            "token_file": token_file,
+            "drain_s": drain_s,
+            "drain_notice_s": drain_notice_s,
+        }
+        # By name: the command line imports this module, not the other way round.
+        run_server = import_module("portico.cli.serve_server").run_server
+        code: int = run_server(self, None if http is None else str(http), tuple(links), options)
+        if code:
+            raise SystemExit(code)
+
     def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
         """Return this server as an ASGI app, to mount in any web framework; see `HttpApp`."""
         from portico.transport.http_app import HttpApp
@@ -221,6 +257,16 @@ class Server(Registration):
         if not change.uri:
             self._source.changes += 1
         self._hub.publish(change)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Mark the time in which a component's file is loaded, and no server may run."""
+    token = _is_loading.set(True)
+    try:
+        yield
+    finally:
+        _is_loading.reset(token)
 
 
 def freeze(server: Server) -> tuple[Sequence[Provider], SingleCatalog]:

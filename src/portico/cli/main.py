@@ -47,8 +47,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(name: str, argv: Sequence[str], **more: Any) -> int:
     """Run one command from a user's program, with arguments that a command line cannot carry."""
+    return embedded(lambda: _main_of(COMMANDS[name][0])(list(argv), **more))
+
+
+def embedded(run: Callable[[], int]) -> int:
+    """Run a part of a user's program like a command: explain its failures, return the exit code."""
     _reopen_closed_streams()
-    return _flushed(lambda: _run_module(COMMANDS[name][0], list(argv), **more))
+    return _flushed(lambda: _explained(run))
 
 
 def _flushed(run: Callable[[], int]) -> int:
@@ -82,15 +87,20 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         print(f"portico: {_unknown(name)}", file=sys.stderr)
         return USAGE
-    return _run_module(COMMANDS[name][0], rest)
+    return _explained(lambda: _main_of(COMMANDS[name][0])(rest))
 
 
-def _run_module(module: str, argv: list[str], **more: Any) -> int:
-    """Run a command; turn each failure that it can explain into one line and an exit code."""
+def _main_of(module: str) -> Callable[..., int]:
     from importlib import import_module
 
+    main: Callable[..., int] = import_module(module).main
+    return main
+
+
+def _explained(run: Callable[[], int]) -> int:
+    """Run a command; turn each failure that it can explain into one line and an exit code."""
     try:
-        code: int = import_module(module).main(argv, **more)
+        code = run()
     except PorticoError as error:
         from portico.cli.render import Screen
 

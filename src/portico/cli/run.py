@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
+from portico.cli.serve_server import serve_server
 from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.cli.transport_option import add_transport, check_transport, load_transport
 from portico.components.load import LoadError
@@ -92,15 +93,7 @@ def _serve_server(
         return serve_transport(
             server, load_transport(options.transport), links=links, **options.over
         )
-    if options.http is None:
-        from portico.app import serve_stdio
-
-        report_waiting(server.name, "portico run --http 8000 ...")
-        return serve_stdio(server, links=links, out=out, drain_s=options.drain)
-    from portico.app import serve_http
-
-    serve_http(server, options.http, links=links, **options.at)
-    return 0
+    return serve_server(server, options.http, links, out, options.at, "portico run --http 8000 ...")
 
 
 def _serve_wrapped(

@@ -12,7 +12,7 @@ from msgspec import Struct
 from portico.components.classify import Component, ComponentError
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.types import Link
-from portico.server import Server
+from portico.server import Server, loading
 from portico.state.own_line import own_line
 
 
@@ -58,6 +58,7 @@ def load_links(component: Component) -> tuple[Link, ...]:
     return links
 
 
+@loading()
 def import_file(path: str) -> ModuleType:
     """Run a Python file as a module; by hand, because `importlib.util` is slow to import.
 
