@@ -104,6 +104,8 @@ class Client:
             reading.cancel()
             self._writing.cancel()
             await asyncio.gather(reading, self._writing, return_exceptions=True)
+        # It is still open only if too much output was left unread.
+        await self._socket.close(CloseCode.POLICY_VIOLATION, "too much unread output")
 
     async def end(self, within_s: float) -> None:
         """Let the running calls finish, send their responses, and close the connection."""

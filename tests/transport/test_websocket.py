@@ -49,12 +49,12 @@ async def cancellations() -> int:
     return cancelled
 
 @server.tool
-async def hold(path: str, context: Context) -> str:
-    """Report progress, then wait for a file."""
+async def hold(path: str, context: Context, size: int = 4) -> str:
+    """Report progress, then wait for a file, and return a text."""
     await context.progress(1)
     while not os.path.exists(path):
         await asyncio.sleep(0.01)
-    return "held"
+    return "h" * size
 
 @server.tool
 async def whose(name: str, context: Context) -> str:
@@ -265,6 +265,23 @@ async def test_a_handler_waits_for_a_client_that_does_not_read(component: Path) 
             assert (steps, text_of(message)) == (300, "sent")
 
 
+async def test_a_client_that_leaves_too_much_unread_is_disconnected(
+    component: Path, tmp_path: Path
+) -> None:
+    with websocket_server(component) as server:
+        async with client(server, max_queue=1) as slow, client(server) as other:
+            await slow.ask(initialize())
+            await other.ask(initialize())
+            for id in range(40):
+                await slow.send(call("hold", id, id, path=str(tmp_path / "go"), size=2_000_000))
+                assert (await slow.next())["method"] == "notifications/progress"
+            await slow.send(call("wait", "last", progress=1))
+            assert (await slow.next())["method"] == "notifications/progress"
+            (tmp_path / "go").touch()  # 80 MB at once
+            assert text_of(await other.ask(call("cancellations"))) == "1"
+            assert await slow.closed() in (1006, 1008)
+
+
 async def test_a_web_page_cannot_connect(server: WebSocketServer) -> None:
     with pytest.raises(InvalidStatus) as refused:
         async with client(server, origin=Origin("https://example.com")):
@@ -302,7 +319,7 @@ async def test_sigterm_lets_a_call_finish_and_says_goodbye(component: Path, tmp_
                 refused = await one.ask(request("ping", id=2))
             assert refused["error"]["data"] == {"kind": "closed"}
             (tmp_path / "go").touch()
-            assert text_of(await one.next()) == "held"
+            assert text_of(await one.next()) == "hhhh"
             assert await one.closed() == 1001
             assert await idle.closed() == 1001
         assert await asyncio.to_thread(server.process.wait, WAIT_S) == 0

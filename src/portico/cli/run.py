@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from portico.cli.door import DoorOptions, add_door
 from portico.cli.serve_server import serve_server
 from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
-from portico.cli.transport_option import add_transport, check_transport, load_transport
 from portico.components.load import LoadError
 from portico.model.errors import PorticoError
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from portico.components.composition import Composition
     from portico.model.types import Link
     from portico.server import Server
+    from portico.transport.custom_transport import Transport
 
 
 class _Options(DoorOptions):
@@ -38,6 +38,13 @@ class _Options(DoorOptions):
     def has_one_client(self) -> bool:
         """True for stdio, the default."""
         return self.http is None and self.transport is None
+
+    @property
+    def loaded_transport(self) -> "Transport":
+        """The transport of the user's own file."""
+        from portico.cli.transport_option import load_transport
+
+        return load_transport(self.transport or "")
 
     @property
     def over(self) -> "TransportOptions":
@@ -90,9 +97,7 @@ def _serve_server(
     if options.transport is not None:
         from portico.app import serve_transport
 
-        return serve_transport(
-            server, load_transport(options.transport), links=links, **options.over
-        )
+        return serve_transport(server, options.loaded_transport, links=links, **options.over)
     return serve_server(server, options.http, links, out, options.at, "portico run --http 8000 ...")
 
 
@@ -106,7 +111,7 @@ def _serve_wrapped(
     if options.transport is not None:
         from portico.app import wrap_transport
 
-        return wrap_transport(wrap_options, load_transport(options.transport), **options.over)
+        return wrap_transport(wrap_options, options.loaded_transport, **options.over)
     if options.http is None:
         from portico.app import wrap_stdio
 
@@ -139,7 +144,7 @@ def _serve_composition(
     if options.transport is not None:
         from portico.app import composition_transport
 
-        return composition_transport(served, load_transport(options.transport), **options.over)
+        return composition_transport(served, options.loaded_transport, **options.over)
     if options.http is None:
         from portico.app import composition_stdio
 
@@ -168,6 +173,8 @@ def _options(argv: list[str]) -> _Options:
     options = _Options(argv)
     if argv and not any(word.startswith("-") for word in argv):
         return options  # clients start it like this, and argparse is slow to import
+    from portico.cli.transport_option import check_transport
+
     parser = _parser()
     parser.parse_intermixed_args(argv, namespace=options)
     if options.handlers and not any(word.endswith(".json") for word in options.component):
@@ -178,6 +185,7 @@ def _options(argv: list[str]) -> _Options:
 
 def _parser() -> "Parser":
     from portico.cli.argument_types import repeatable
+    from portico.cli.transport_option import add_transport
     from portico.cli.usage import Parser
 
     parser = Parser(

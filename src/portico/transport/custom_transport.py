@@ -6,11 +6,12 @@ from typing import Any
 
 from portico.model.types import Endpoint
 from portico.state.report import report
-from portico.transport.stdio import DRAIN_S, stop_on_signals
+from portico.transport.stop_signals import stop_on_signals
 
 Transport = Callable[[Endpoint, str | None, asyncio.Event, float], Coroutine[Any, Any, None]]
 """`async def serve(endpoint, address, stop, drain_s)`: serves the clients of an endpoint until the
 event `stop` is set, lets their calls finish within `drain_s` seconds, and closes everything."""
+DRAIN_S = 30.0
 CLOSE_S = 10.0
 """How long a transport may take to return after the drain."""
 

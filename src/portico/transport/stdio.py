@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable
 
 from portico.model.types import Endpoint
 from portico.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
 from portico.transport.starting import Running, StartingEndpoint
+from portico.transport.stop_signals import stop_on_signals
 
 DRAIN_S = 30.0
 _CANCEL_S = 1.0
@@ -74,29 +74,6 @@ async def _serve_stdio(
         await asyncio.wait_for(server.calls.wait_idle(), _CANCEL_S)
     await writer.close()
     return not (reader.failed or writer.failed)
-
-
-def stop_on_signals(
-    stop: asyncio.Event, interrupted: Callable[[], object] | None = None
-) -> Callable[[], None]:
-    """Set `stop` on SIGTERM and SIGINT, and call `interrupted`; return a function that restores the
-    default handlers."""
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-
-    def received() -> None:
-        stop.set()
-        if interrupted is not None:
-            interrupted()
-
-    for number in signals:
-        loop.add_signal_handler(number, received)
-
-    def restore_signals() -> None:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-    return restore_signals
 
 
 def take_stdout() -> int:

@@ -24,7 +24,8 @@ from portico.state.background import first_of
 from portico.state.report import report as to_operator
 from portico.transport.pipe_loop import PipeLoop
 from portico.transport.pipes import MAX_LINE
-from portico.transport.stdio import DRAIN_S, stop_on_signals
+from portico.transport.stdio import DRAIN_S
+from portico.transport.stop_signals import stop_on_signals
 from portico.windows.connected_windows import ATTACH, ConnectedWindows, Preferences
 from portico.windows.control import Command, Control, ControlRequest
 from portico.windows.owner_lock import OwnerLock, lock_exists

@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator
 from portico.model.errors import PorticoError
 from portico.state.background import first_of
 from portico.transport.pipes import writer_to
-from portico.transport.stdio import serve_stdio, stop_on_signals, take_stdout
+from portico.transport.stdio import serve_stdio, take_stdout
+from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
 from portico.windows.connected_windows import Preferences
 from portico.windows.joining import Attached, Incompatible, attach, negotiate
