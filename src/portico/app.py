@@ -95,7 +95,7 @@ def serve_transport(
     """Serve over a transport of the user's own until it returns; return the exit code."""
     from portico.transport.custom_transport import serve_over
 
-    _run(serve_over(transport, server.endpoint(links), **options))
+    _run(serve_over(transport, server.endpoint(links), running=_lifespan(server), **options))
     return 0
 
 

@@ -17,6 +17,23 @@ server = Server("adder")
 def add(a: int, b: int) -> int:
     return a + b
 """
+LIVELY = """
+import sys
+from contextlib import asynccontextmanager
+from portico import Context, Server
+
+@asynccontextmanager
+async def lifespan(server):
+    print("opened", file=sys.stderr)
+    yield "value"
+    print("closed", file=sys.stderr)
+
+server = Server("lively", lifespan=lifespan)
+
+@server.tool
+def add(a: int, b: int, context: Context) -> str:
+    return f"{context.lifespan} {a + b}"
+"""
 TRANSPORT = """
 import sys
 from portico import Connection
@@ -110,6 +127,14 @@ def test_it_carries_the_messages_of_any_component(
     results = {answer.get("id"): answer.get("result", {}) for answer in answers}
     assert [results[id]["content"][0]["text"] for id in (1, 2)] == ["5", "5"]
     assert len(answers) == 3
+
+
+def test_a_servers_lifespan_is_open_meanwhile(folder: Path) -> None:
+    (folder / "lively.py").write_text(LIVELY)
+    (folder / "messages").write_text(call(1))
+    ran = run(folder, "lively.py", "--transport", "carry.py", "--listen", "messages")
+    assert (ran.returncode, ran.stderr) == (0, "opened\nclosed\n")
+    assert json.loads(ran.stdout)["result"]["content"][0]["text"] == "value 5"
 
 
 def test_an_object_with_call_is_a_transport_too(folder: Path) -> None:

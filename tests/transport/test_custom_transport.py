@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -90,6 +92,44 @@ async def test_one_that_does_not_return_is_cancelled_after_the_drain(
     await asyncio.sleep(0)
     assert transport.was_cancelled
     assert "the transport has not returned 15 s after the stop" in capfd.readouterr().err
+
+
+async def test_a_lifespan_is_open_from_before_its_start_until_after_its_end() -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncGenerator[None, None]:
+        events.append("opened")
+        try:
+            yield
+        finally:
+            events.append("closed")
+
+    async def serve(
+        endpoint: Endpoint, address: str | None, stop: asyncio.Event, drain_s: float
+    ) -> None:
+        events.append("served")
+        raise ValueError("at work")
+
+    with pytest.raises(ValueError, match="at work"):
+        await serve_over(serve, endpoint(), running=lifespan())
+    assert events == ["opened", "served", "closed"]
+
+
+async def test_a_lifespan_that_does_not_open_can_be_stopped() -> None:
+    transport, stop, opening = Recorded(), asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncGenerator[None, None]:
+        opening.set()
+        await asyncio.Event().wait()
+        yield
+
+    serving = asyncio.create_task(serve_over(transport, endpoint(), stop=stop, running=lifespan()))
+    await opening.wait()
+    stop.set()
+    await asyncio.wait_for(serving, 10)
+    assert not transport.started.is_set()
 
 
 async def test_its_exception_is_raised_before_and_after_the_stop() -> None:

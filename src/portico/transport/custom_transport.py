@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 from portico.model.types import Endpoint
 from portico.state.report import report
+from portico.transport.starting import Running, start_unless
 from portico.transport.stop_signals import stop_on_signals
 
 Transport = Callable[[Endpoint, str | None, asyncio.Event, float], Coroutine[Any, Any, None]]
@@ -14,6 +16,8 @@ event `stop` is set, lets their calls finish within `drain_s` seconds, and close
 DRAIN_S = 30.0
 CLOSE_S = 10.0
 """How long a transport may take to return after the drain."""
+_CANCEL_S = 1.0
+"""How long a cancelled transport may take to end."""
 
 
 async def serve_over(
@@ -23,25 +27,41 @@ async def serve_over(
     *,
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
+    running: Running | None = None,
 ) -> None:
     """Serve over a transport until it returns; SIGTERM and SIGINT set `stop`.
 
-    Raises what the transport raises. A transport that outlasts the drain is cancelled.
+    `running` is entered before the transport starts, and exited after it has ended. Raises what the
+    transport raises. A transport that outlasts the drain is cancelled.
     """
     stop = stop or asyncio.Event()
-    restore_signals = stop_on_signals(stop)
-    serving = asyncio.create_task(transport(endpoint, address, stop, drain_s))
+    async with AsyncExitStack() as stack:
+        restore_signals = stop_on_signals(stop)
+        stack.callback(restore_signals)
+        if running is not None and not await start_unless(stop, running, stack):
+            return
+        serving = asyncio.create_task(transport(endpoint, address, stop, drain_s))
+        try:
+            await _until(serving, stop)
+            restore_signals()  # a second signal ends the process at once
+            await _end(serving, drain_s + CLOSE_S)
+        finally:
+            serving.cancel()
+            await asyncio.wait((serving,), timeout=_CANCEL_S)
+
+
+async def _until(serving: "asyncio.Task[None]", stop: asyncio.Event) -> None:
+    """Wait until the transport returns or `stop` is set."""
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        restore_signals()  # a second signal ends the process at once
-        _, late = await asyncio.wait((serving,), timeout=drain_s + CLOSE_S)
-        if late:
-            after = f"{drain_s + CLOSE_S:g} s after the stop"
-            report(f"the transport has not returned {after}; cancelling it")
-        else:
-            serving.result()
     finally:
         stopping.cancel()
-        serving.cancel()
-        restore_signals()
+
+
+async def _end(serving: "asyncio.Task[None]", within_s: float) -> None:
+    _, late = await asyncio.wait((serving,), timeout=within_s)
+    if late:
+        report(f"the transport has not returned {within_s:g} s after the stop; cancelling it")
+    else:
+        serving.result()
