@@ -43,12 +43,19 @@ class BlockingContext:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._context, name)
+        if name == "call_tool":
+            return self._blocking(value, cancellable=True)
         return self._blocking(value) if name in _CALLS else value
 
-    def _blocking(self, call: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    def _blocking(
+        self, call: Callable[..., Coroutine[Any, Any, Any]], *, cancellable: bool = False
+    ) -> Callable[..., Any]:
         def wait(*args: Any, **kwargs: Any) -> Any:
             future = asyncio.run_coroutine_threadsafe(call(*args, **kwargs), self._loop)
-            self._running.add(future)
+            if cancellable:
+                self._running.add(future)
+                if self._context.cancelled:  # before it was added
+                    future.cancel()
             try:
                 return future.result()
             finally:
@@ -58,7 +65,8 @@ class BlockingContext:
 
 
 def cancel_running(context: BlockingContext) -> None:
-    """Cancel everything that a function waits for: its call was cancelled."""
+    """Cancel the calls of other tools that a function waits for: its own call was cancelled."""
+    context.cancelled = True
     for future in tuple(context._running):
         future.cancel()
 

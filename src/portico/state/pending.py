@@ -32,16 +32,24 @@ class Pending:
 
     _reply: Reply | None = None
     response: Response | None = None
-    """The answer, if it arrived before `then` was called."""
+    """The answer, once it has arrived."""
     steps: tuple[Step, ...] = ()
     """The remaining steps."""
 
     def then(self, reply: Reply) -> None:
         """Call this with the answer, immediately if it has arrived."""
+        before = self._reply
         if self.response is not None:
             reply(self.response)
-        else:
+        elif before is None:
             self._reply = reply
+        else:  # a link may wait for an answer that it also returns
+
+            def reply_to_both(response: Response) -> None:
+                before(response)
+                reply(response)
+
+            self._reply = reply_to_both
 
     def arrived(self, response: Response) -> None:
         """Accept the answer, run its steps, and pass it on."""
@@ -58,10 +66,10 @@ class Pending:
                     response = changed
                 except Exception as error:  # noqa: BLE001  (a link may raise anything)
                     response = _failed(response, error)
-        if self._reply is None:
-            self.response = response
-        else:
-            self._reply(response)
+        self.response = response  # a link may wait for it once more
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply(response)
 
     def cancel(self) -> None:
         """Drop the answer and, where possible, stop the work on it."""
