@@ -41,7 +41,7 @@ KEYS = {
 NAMES = {
     **dict.fromkeys(("_HEAD", "_TABLES"), "report"),  # heads of tables that commands print
     **dict.fromkeys(("STATES", "_state"), "report"),  # of servers, in `portico status` and metrics
-    **dict.fromkeys(("_capabilities", "_era"), "report"),  # in `portico inspect`
+    **dict.fromkeys(("_capabilities", "_identity"), "report"),  # in `portico inspect`
     **dict.fromkeys(("type_name", "_kind"), "error"),  # types, in errors and in lists of arguments
 }
 """Variables and functions whose words are shown, single ones too."""

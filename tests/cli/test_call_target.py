@@ -134,9 +134,9 @@ def test_everything_else_is_a_command_without_a_shell() -> None:
     assert found.env == {"KEY": "a=b"}
 
 
-def test_a_command_is_named_without_its_paths() -> None:
-    assert command("/usr/bin/node /opt/server/index.js stdio").name == "node index.js stdio"
-    assert command("python -c 'print(1/2)'").name == "python -c print(1/2)"
+def test_a_command_is_named_without_its_paths_and_arguments() -> None:
+    assert command("/bin/sh /opt/server/start.sh --token hunter2").name == "sh start.sh"
+    assert command("python -c 'print(1/2)'").name == "python"
 
 
 def test_a_file_that_is_not_there_is_named() -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from portico.cli.main import main
+from tests.gateway.observed import portico, prepared
 from tests.upstream.fakes import bad_server
 
 SERVER = '''
@@ -93,3 +94,167 @@ def test_a_broken_component_is_quoted(tmp_path: Path, capfd: pytest.CaptureFixtu
     path.write_text("import no_such_module")
     assert main(["inspect", str(path)]) == 1
     assert "No module named 'no_such_module'" in capfd.readouterr().err
+
+
+# Components
+
+
+RAN = "import pathlib\npathlib.Path(__file__ + '.ran').touch()\n"
+LINK = f"{RAN}import helper\nimport no_such_thing\n\n\ndef link(next):\n    return next\n"
+TOOLS = '[{"name": "forecast", "description": "Of a file.", "inputSchema": {"type": "object"}}]'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path / "home"))
+    (tmp_path / "log.py").write_text(LINK)
+    (tmp_path / "helper.py").write_text("import msgspec\n")
+    (tmp_path / "tools.json").write_text(TOOLS)
+    (tmp_path / "server.py").write_text(RAN + SERVER)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_middleware_is_read_and_never_run(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "log.py"]) == 0
+    said = capfd.readouterr()
+    assert said.err == ""
+    assert said.out.startswith("log: middleware\n")
+    assert "  imports   helper (beside it), no_such_thing (not found), msgspec\n" in said.out
+    assert "  process   Portico's own, in " in said.out
+    assert "  granted   all files and the network: it is not sandboxed\n" in said.out
+    assert not Path("log.py.ran").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_definitions_file_is_data(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "tools.json"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith("tools: definitions\n")
+    assert "Tools (1: " in out
+    assert "  forecast  Of a file.\n" in out
+    assert "  granted   nothing: it is data" in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_config_is_not_a_definitions_file(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("mcp.json").write_text('{"mcpServers": {"x": {"command": "y"}}}')
+    assert main(["inspect", "mcp.json"]) == 1
+    assert "mcp.json: a config of servers, not a component" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_static_page_starts_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("start.sh").write_text("#!/bin/sh\ntouch started\n")
+    Path("start.sh").chmod(0o755)
+    assert main(["inspect", "--static", "server.py", "log.py", "./start.sh"]) == 0
+    out = capfd.readouterr().out
+    assert "  offers    tool forecast, resource note://hello, prompt describe (in its text;" in out
+    assert "  offers    unknown until it is started\n" in out
+    assert not list(Path().glob("*ran"))
+    assert not Path("started").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_chain_is_shown_in_order_with_its_clashes(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "log.py", "sky=server.py", "tools.json"]) == 1
+    out = capfd.readouterr().out
+    assert out.startswith(
+        "Chain\n"
+        "  transport  stdio, or HTTP\n"
+        "  log        middleware: log.py\n"
+        "  sky        a Python server: server.py\n"
+        "  tools      definitions: tools.json\n"
+        "  terminus   "
+    )
+    assert "\nsky: demo 1.0 · A demo\n  protocol  " in out
+    assert "  tool 'forecast' is offered by both 'sky' and 'tools'\n" in out
+    assert Path("server.py.ran").exists()
+    assert not Path("log.py.ran").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_same_chain_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "log.py", "server.py", "--json"]) == 0
+    found = msgspec.json.decode(capfd.readouterr().out)
+    assert found["chain"] == ["transport", "log", "server", "terminus"]
+    log, server = found["components"]
+    assert log["component"]["links"] == ["link"]
+    assert [one["name"] for one in log["component"]["imports"]] == [
+        "helper",
+        "no_such_thing",
+        "msgspec",
+    ]
+    assert "tools" not in log
+    assert (log["component"]["started"], server["component"]["started"]) == (False, True)
+    assert "PATH" in server["component"]["grants"]["variables"]
+    assert server["component"]["grants"]["sandboxed"] is False
+    assert server["server"]["name"] == "demo"
+    assert found["clashes"] == []
+
+
+@pytest.mark.usefixtures("folder")
+def test_one_failing_component_does_not_hide_the_others(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("broken.py").write_text("def (:\n")
+    bad = shlex.join(bad_server("exits-at-once").argv)
+    assert main(["inspect", "broken.py", f"bad={bad} --token hunter2", "tools.json"]) == 1
+    out = capfd.readouterr().out
+    assert "  failed    broken.py:1: SyntaxError: " in out
+    assert "its stderr ends with:\n  no API key\n" in out
+    assert "  forecast  Of a file.\n" in out
+    assert "hunter2" not in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_rights_of_a_command_name_its_variables(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "hunter2")
+    argv = ["inspect", "--static", "sh x.sh", "--env", "ADDED=hunter2"]
+    assert main(argv) == 0
+    out = capfd.readouterr().out
+    assert "  process   its own, in " in out
+    assert "variables, with ADDED; possibly secret: " in out
+    assert "ACME_API_KEY" in out
+    assert "hunter2" not in out
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_script_of_another_library_is_a_program_with_imports(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    Path("fast.py").write_text("import mcp\nimport helper\nmcp.run()\n")
+    assert main(["inspect", "--static", "fast.py"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith("fast: a program\n")
+    assert "  imports   mcp, helper (beside it), msgspec\n" in out
+
+
+# The configured gateway
+
+
+def test_without_a_component_the_gateway_is_shown_from_its_files(tmp_path: Path) -> None:
+    more = '\n[servers.web]\nurl = "https://example.test/mcp"\nheaders = { X-Key = "hunter2" }\n'
+    config = str(prepared(tmp_path, more))
+    shown = portico(tmp_path, "inspect", "--config", config)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "0 catalogs on disk" in shown.stdout
+    assert "  granted   the headers X-Key\n" in shown.stdout
+    assert "hunter2" not in shown.stdout
+    listed = portico(tmp_path, "search", "add two numbers", "--server", "maths", "--config", config)
+    assert listed.returncode == 0, listed.stderr
+    shown = portico(tmp_path, "inspect", "--config", config)
+    assert "  maths      a program of the config: " in shown.stdout
+    assert "\n  maths__add  a:integer*, b:integer  Add two numbers.\n" in shown.stdout
+    found = msgspec.json.decode(portico(tmp_path, "inspect", "--json", "--config", config).stdout)
+    assert found["chain"] == ["transport", "gateway", "maths", "web", "terminus"]
+    assert [one["component"]["started"] for one in found["components"]] == [False, False]
+
+
+def test_without_a_config_it_says_so(tmp_path: Path) -> None:
+    shown = portico(tmp_path, "inspect")
+    assert shown.returncode == 1
+    assert "portico.toml: no such file" in shown.stderr

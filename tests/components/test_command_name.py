@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from portico.components.command_name import name_of_command
+from portico.components.command_name import name_of_command, title_of_command
 from portico.config.names import is_valid_name
 
 
@@ -47,3 +47,19 @@ def test_a_command_is_named_after_its_server(command: str, name: str) -> None:
     found = name_of_command(shlex.split(command))
     assert found == name
     assert is_valid_name(found)
+
+
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [
+        ("/usr/bin/node /opt/server/index.js stdio", "node index.js"),
+        ("npx -y @scope/server-x@1.2 --token hunter2", "npx server-x@1.2"),
+        ("docker run -e TOKEN=hunter2 mcp/github", "docker github"),
+        ("python -c 'print(1/2)'", "python"),
+        ("server --token hunter2", "server"),
+        ("env TOKEN=hunter2 npx x", "env"),
+        (f"python {'x' * 100}.py", f"python {'x' * 50}..."),
+    ],
+)
+def test_a_title_has_no_other_arguments(command: str, title: str) -> None:
+    assert title_of_command(shlex.split(command)) == title

@@ -1,143 +1,99 @@
-"""`portico inspect`: show the version, instructions, tools, resources and prompts of a server."""
+"""`portico inspect`: show the chain of components, and each one's offer, imports and rights."""
 
 import argparse
+import asyncio
 import sys
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from portico.catalog.parameter_summary import parameters
-from portico.cli.render import Screen, first_line, size
-from portico.cli.target import add_options, address_of, component_of, open_client, run
+from portico.cli.aliases import ConfigAliases
+from portico.cli.inspect_page import chain_rows, show_chain, show_clashes, show_one
+from portico.cli.inspected import Inspected, as_data, clashes, described, inspect
+from portico.cli.render import Screen
+from portico.cli.target import add_options, check_options, run
 from portico.cli.usage import Parser
+from portico.components.composition import named_components
+from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.upstream.client import Client
-    from portico.upstream.listing import Listing
-    from portico.wires.wire import Address
-
-_BYTES_PER_TOKEN = 4
+    from portico.components.classify import Component
 
 
 def main(argv: list[str]) -> int:
-    """Inspect one server."""
+    """Inspect components, or the configured gateway; 1 if a component fails or names clash."""
     parser = _parser()
-    options = parser.parse_args(argv)
-    return run(_inspect(address_of(component_of(parser, options), options), options))
+    end = argv.index("--") if "--" in argv else len(argv)
+    options = parser.parse_intermixed_args(argv[:end])
+    options.component += argv[end + 1 :]
+    if not options.component:
+        from portico.cli.inspect_gateway import show_gateway
+
+        return show_gateway(options)
+    components = named_components(options.component, (), ConfigAliases(options.config))
+    check_options(parser, options, *components)
+    if len(components) == 1:
+        return run(_inspect_one(components[0], options))
+    return run(_inspect_chain(components, options))
 
 
-async def _inspect(address: "Address", options: argparse.Namespace) -> int:
-    started = time.perf_counter()
-    async with await open_client(address, options) as client:
-        opened = time.perf_counter()
-        lists = {kind: await client.listing(kind) for kind in _TABLES}
-        listed = time.perf_counter()
-        elapsed = {"start": opened - started, "lists": listed - opened}
-        if options.json:
-            Screen(sys.stdout).json(msgspec.json.encode(_as_data(client, lists, elapsed)))
-        else:
-            _show(Screen(sys.stdout), client, lists, elapsed)
-    for reason in (reason for listing in lists.values() for reason in listing.rejected):
-        Screen(sys.stderr).print(f"portico: left out {reason}", "yellow")
+async def _inspect_one(component: "Component", options: argparse.Namespace) -> int:
+    found = await inspect(component, options)
+    if options.json:
+        Screen(sys.stdout).json(msgspec.json.encode(as_data(found)))
+    else:
+        show_one(Screen(sys.stdout), found)
+    _report_rejected([found])
     return 0
 
 
-def _as_data(
-    client: "Client", lists: dict[str, "Listing"], elapsed: dict[str, float]
-) -> dict[str, Any]:
-    server = client.server
-    return {
-        "server": server.info,
-        "protocolVersion": server.version.text,
-        "era": _era(client),
-        "transport": client.transport,
-        "capabilities": server.capabilities,
-        "instructions": server.instructions,
-        **{"resourceTemplates" if k == "templates" else k: lists[k].items for k in _TABLES},
-        "toolBytes": lists["tools"].size,
-        "toolTokens": lists["tools"].size // _BYTES_PER_TOKEN,
-        "startMs": round(elapsed["start"] * 1000, 1),
-        "listsMs": round(elapsed["lists"] * 1000, 1),
-        "leftOut": [reason for listing in lists.values() for reason in listing.rejected],
-    }
+async def _inspect_chain(components: "Sequence[Component]", options: argparse.Namespace) -> int:
+    async def attempt(component: "Component") -> Inspected:
+        try:
+            return await inspect(component, options)
+        except PorticoError as error:
+            found = described(component, options.env)
+            found.error = str(error)
+            return found
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(attempt(one)) for one in components]
+    found = [task.result() for task in tasks]
+    clashing = clashes(found)
+    screen, rows = Screen(sys.stdout), chain_rows(found)
+    if options.json:
+        data = {
+            "chain": [name for name, _ in rows],
+            "components": [as_data(one) for one in found],
+            "clashes": clashing,
+        }
+        screen.json(msgspec.json.encode(data))
+    else:
+        show_chain(screen, rows, found)
+        show_clashes(screen, clashing)
+    _report_rejected(found)
+    return 1 if clashing or any(one.error for one in found) else 0
 
 
-def _show(
-    screen: Screen, client: "Client", lists: dict[str, "Listing"], elapsed: dict[str, float]
-) -> None:
-    server = client.server
-    title = server.info.get("title")
-    name = f"{server.info.get('name', client.name)} {server.info.get('version', '')}".rstrip()
-    screen.print(f"{name} · {title}" if isinstance(title, str) else name, "bold")
-    screen.print(f"  protocol  {server.version.text} ({_era(client)}) over {client.transport}")
-    screen.print(f"  offers    {_capabilities(server.capabilities)}")
-    screen.print(f"  took      {_ms(elapsed['start'])} to start, {_ms(elapsed['lists'])} to list")
-    if server.instructions:
-        screen.print("")
-        screen.print("Instructions", "bold")
-        for line in server.instructions.strip().splitlines():
-            screen.print(f"  {line}")
-    for kind, (heading, key, more) in _TABLES.items():
-        found = lists[kind]
-        if found.items:
-            rows = [(item[key], more(item), _about(item)) for item in found.items]
-            tokens = f"{size(found.size)}, about {found.size // _BYTES_PER_TOKEN:,} tokens"
-            weight = f": {tokens}" if kind == "tools" else ""
-            screen.table(f"{heading} ({len(rows)}{weight})", rows)
-    if not any(listing.items for listing in lists.values()):
-        screen.print("\nThe server lists no tools, resources or prompts.")
-
-
-def _arguments(prompt: dict[str, Any]) -> str:
-    given = prompt.get("arguments")
-    known = [a for a in given if isinstance(a, dict)] if isinstance(given, list) else []
-    return ", ".join(f"{a.get('name')}{'*' if a.get('required') is True else ''}" for a in known)
-
-
-def _mime(resource: dict[str, Any]) -> str:
-    return str(resource.get("mimeType") or "")
-
-
-_TABLES: dict[str, tuple[str, str, Callable[[dict[str, Any]], str]]] = {
-    "tools": ("Tools", "name", lambda tool: parameters(tool.get("inputSchema"), nulls=True)),
-    "resources": ("Resources", "uri", _mime),
-    "templates": ("Resource templates", "uriTemplate", _mime),
-    "prompts": ("Prompts", "name", _arguments),
-}
-"""The title of each kind's table, the key of its first column, and its second column."""
-
-
-def _about(item: dict[str, Any]) -> str:
-    return first_line(item.get("description")) or first_line(item.get("title"))
-
-
-def _capabilities(capabilities: dict[str, Any]) -> str:
-    parts = []
-    for name, detail in capabilities.items():
-        options = ", ".join(detail) if isinstance(detail, dict) else ""
-        parts.append(f"{name} ({options})" if options else name)
-    return ", ".join(parts) or "nothing"
-
-
-def _era(client: "Client") -> str:
-    return "modern" if client.modern else "legacy"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:,.0f} ms" if seconds < 10 else f"{seconds:,.1f} s"
+def _report_rejected(found: Sequence[Inspected]) -> None:
+    for reason in (reason for one in found for reason in one.rejected):
+        Screen(sys.stderr).print(f"portico: left out {reason}", "yellow")
 
 
 def _parser() -> Parser:
     parser = Parser(
         prog="portico inspect",
-        description="Show an MCP server's version, instructions, tools, resources and prompts.",
+        description="Show components as `portico run` would chain them: each one's version, "
+        "instructions, tools, resources and prompts, its imports and its rights. A component is "
+        "started only if that is needed to list its tools; middleware and definitions never are. "
+        "Without a component, show the configured gateway, and start nothing.",
         epilog="example: portico inspect 'npx -y @modelcontextprotocol/server-everything'",
     )
-    parser.add_argument(
-        "target", metavar="TARGET", help="a URL, server.py, tools.json or a quoted command"
-    )
+    add = parser.add_argument
+    what = "server.py, tools.json, a URL, a quoted command or a configured server"
+    add("component", nargs="*", metavar="COMPONENT", help=what)
+    add("--static", action="store_true", help="start nothing; show only the facts in the files")
     parser.add_config()
     add_options(parser)
     return parser

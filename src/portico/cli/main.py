@@ -15,7 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "call": ("portico.cli.call", "call a tool of any MCP server and show its result"),
     "search": ("portico.cli.search", "find tools of all configured servers"),
     "describe": ("portico.cli.describe", "show the full definitions of configured servers' tools"),
-    "inspect": ("portico.cli.inspect", "show the tools, resources and prompts of any MCP server"),
+    "inspect": ("portico.cli.inspect", "show components: their tools, imports and rights"),
     "servers": (
         "portico.cli.servers",
         "list, add, remove, test or refresh servers",

@@ -2,12 +2,10 @@
 
 import argparse
 import asyncio
-import re
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     from portico.upstream.client_answers import ClientAnswers
     from portico.upstream.handshake import HandshakeLimits
     from portico.wires.wire import Address
-
-_PATH = re.compile(r"[\w.@+-]*(/[\w.@+-]+)+")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -84,15 +80,17 @@ def address_of(component: Component, options: argparse.Namespace) -> "Address":
         return address(component.entry)
     if component.url:
         return _url(component.url, options)
+    from portico.components.command_name import title_of_command
     from portico.wires.child_wire import Command
 
-    argv, title = component.argv, _title(component.argv)
-    if component.is_file:
-        path = component.path
-        title = f"{path}:{component.variable}" if component.variable else path
-        # -P: modules in the working directory must not be imported.
-        argv = (sys.executable, "-P", "-m", "portico", "run", title)
-    return Command(argv, title=title, env=dict(options.env))
+    env = dict(options.env)
+    if not component.is_file:
+        return Command(component.argv, title=title_of_command(component.argv), env=env)
+    path = component.path
+    file = f"{path}:{component.variable}" if component.variable else path
+    # -P: modules in the working directory must not be imported.
+    argv = (sys.executable, "-P", "-m", "portico", "run", file)
+    return Command(argv, title=file, env=env)
 
 
 def limits_of(options: argparse.Namespace, entry: "ServerEntry | None" = None) -> "HandshakeLimits":
@@ -201,9 +199,3 @@ def _fallback_token(url: str) -> str:
     if given is not None:
         return given.token
     return (read_token(state_dir()) or "") if is_loopback(url) else ""
-
-
-def _title(argv: Sequence[str]) -> str:
-    """The command without the folders of its paths."""
-    title = " ".join(Path(part).name if _PATH.fullmatch(part) else part for part in argv)
-    return title if len(title) <= 60 else f"{title[:57]}..."

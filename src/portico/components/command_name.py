@@ -1,4 +1,4 @@
-"""A short name for a server's command."""
+"""A short name and a title for a server's command."""
 
 import os
 import re
@@ -42,6 +42,7 @@ _SUBCOMMANDS: Mapping[str, tuple[str, ...]] = {
     "uv": ("run", "tool"),
 }
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
+_MAX_TITLE = 60
 _GENERIC = frozenset({"__main__", "index", "main"})
 _BUILD_FOLDERS = frozenset({"", ".", "..", "bin", "build", "dist", "lib", "out", "src"})
 _SUFFIX = re.compile(r"(?<=.)(@[^@]*|[=<>~!]=.*|:[\w.-]+|\.(py|js|mjs|cjs|ts|sh))$")
@@ -58,6 +59,16 @@ def name_of_command(argv: Sequence[str]) -> str:
     program = os.path.basename(words[0])
     name = _short(_server_in(program, words) or words[0])
     return valid_name(name or program)
+
+
+def title_of_command(argv: Sequence[str]) -> str:
+    """Return the program of a command and the server that it starts: `npx server-everything`.
+
+    Other arguments are left out, because they may be secrets.
+    """
+    program = os.path.basename(argv[0])
+    title = f"{program} {os.path.basename(_server_in(program, argv))}".rstrip()
+    return title if len(title) <= _MAX_TITLE else f"{title[: _MAX_TITLE - 3]}..."
 
 
 def _server_in(program: str, words: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -14,6 +14,9 @@ from portico.model.errors import PorticoError, RegistrationError
 from portico.model.types import Link
 from portico.server import Server, loading
 from portico.state.own_line import own_line
+
+if TYPE_CHECKING:
+    from portico.definitions.load import Definitions
 
 
 class LoadError(ComponentError):
@@ -162,10 +165,7 @@ def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
     try:
         server.load(path)
     except RegistrationError as error:
-        if _is_config(path):
-            how = f"serve it with `portico serve --config {path}`"
-            raise ComponentError(f"{path}: a config of servers, not a component; {how}") from None
-        raise error from None
+        raise _rejection(path, error) from None
     missing = []
     for kind, key, name in server.unanswered():
         function = getattr(handlers, name.replace("-", "_").replace(".", "_"), None)
@@ -177,6 +177,24 @@ def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
         hint = "" if handlers else "; give their functions with --handlers FILE.py"
         print(f"portico: no handler for {', '.join(missing)}{hint}", file=sys.stderr)  # noqa: T201
     return server
+
+
+def read_definitions(path: str) -> "Definitions":
+    """Return the contents of a definitions file; raises PorticoError."""
+    from portico.definitions import load
+
+    try:
+        return load.load_file(path)
+    except RegistrationError as error:
+        raise _rejection(path, error) from None
+
+
+def _rejection(path: str, error: RegistrationError) -> PorticoError:
+    """Return the error of an invalid definitions file."""
+    if not _is_config(path):
+        return error
+    how = f"serve it with `portico serve --config {path}`"
+    return ComponentError(f"{path}: a config of servers, not a component; {how}")
 
 
 def _is_config(path: str) -> bool:

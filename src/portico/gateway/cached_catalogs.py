@@ -3,8 +3,11 @@
 import os
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
+from portico.catalog.namespaced import NamespacedOffer
 from portico.catalog.upstream_key import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
@@ -12,6 +15,7 @@ from portico.gateway.member_kinds import MemberEnvironment
 from portico.gateway.registry import Registry
 from portico.gateway.serve_options import ServeOptions
 from portico.model.errors import PorticoError
+from portico.model.offer import KINDS
 
 if TYPE_CHECKING:
     from portico.search.searcher import Searcher
@@ -28,6 +32,27 @@ def cached_tools(config: Config, version: str) -> list[str]:
     """Return the names of the tools in the last known catalogs."""
     namespaced_offers = _registry(config, version).merged.namespaced_offers.values()
     return [name for namespaced in namespaced_offers for name in namespaced.tools.values()]
+
+
+def cached_offers(config: Config, version: str) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return the definitions in the last known catalogs, by server and kind, under the names that
+    the gateway exposes; a server that was never listed is absent."""
+    registry = _registry(config, version)
+    found = registry.merged.namespaced_offers.items()
+    return {
+        name: {kind: _definitions(offer, kind) for kind in KINDS}
+        for name, offer in found
+        if not registry.members[name].is_pending
+    }
+
+
+def _definitions(namespaced: NamespacedOffer, kind: str) -> list[dict[str, Any]]:
+    listed = namespaced.listed(kind)
+    items: list[dict[str, Any]] = [msgspec.json.decode(raw) for raw in listed.items]
+    if kind in ("tools", "prompts"):
+        exposed = namespaced.names(kind)
+        return [{**item, "name": exposed[item["name"]]} for item in items]
+    return items
 
 
 def _registry(config: Config, version: str) -> Registry:

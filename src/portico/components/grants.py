@@ -1,0 +1,62 @@
+"""The rights of a component: its process, its environment variables, files and the network."""
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from portico.components.classify import Component
+from portico.process.environment import DOOR_TOKEN, clean, looks_secret, meaningful
+
+Process = Literal["none", "portico", "own", "remote"]
+
+
+class Grants(Struct, frozen=True):
+    """Everything that a component may use."""
+
+    process: Process
+    """Portico's process, its own one, one that Portico does not start, or none: it is data."""
+    folder: str = ""
+    """Its working folder."""
+    variables: tuple[str, ...] = ()
+    """The names of its environment variables."""
+    is_reduced: bool = False
+    """True if it gets a part of your environment only."""
+    added: tuple[str, ...] = ()
+    """The variables that are set for it; for a URL, the headers that are sent to it."""
+    is_sandboxed: bool = False
+    """True if files and network are restricted."""
+
+    @property
+    def secrets(self) -> list[str]:
+        """The variables whose names suggest a secret."""
+        seen = meaningful(dict.fromkeys(self.variables, ""))
+        return [name for name in seen if looks_secret(name)]
+
+
+def grants_of(
+    component: Component, added: Mapping[str, str] | None = None, *, own_process: bool = False
+) -> Grants:
+    """Return the rights of a component of `run`; `added` are variables that the user gives.
+
+    A file is loaded into Portico's process, unless it has an `own_process`.
+    """
+    entry = component.entry
+    if component.url:
+        return Grants("remote", added=tuple(entry.headers) if entry is not None else ())
+    if component.kind == "definitions":
+        return Grants("none")
+    folder = os.getcwd()
+    if component.is_file and not own_process:
+        return Grants("portico", folder, tuple(sorted(os.environ)))
+    given = dict(added or {}) if entry is None else dict(entry.env)
+    passed = dict(os.environ) if entry is None else clean(os.environ)
+    passed.pop(DOOR_TOKEN, None)
+    return Grants(
+        "own",
+        (entry.cwd if entry is not None else None) or folder,
+        tuple(sorted({*passed, *given})),
+        is_reduced=entry is not None,
+        added=tuple(given),
+    )
