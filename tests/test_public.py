@@ -9,11 +9,10 @@ import portico
 
 NAMES = """
     Answer AskError Audio BlockingContext Connection Contents Context DefinitionError Elicited
-    Embedded Endpoint Handler Image InvalidParams Link McpError Message MissingCapability NameClash
-    Offer Only PorticoError ROOTS RegistrationError Request ResourceLink Response Server StartError
-    Text ToolError ToolResult Transport Version __version__ after elicitation run sampling serve
-    url_elicitation
-    wrap
+    Embedded Endpoint Handler Image InvalidParams Link McpError MemoryClient Message
+    MissingCapability NameClash Offer Only PorticoError ROOTS RegistrationError Request
+    ResourceLink Response Server StartError Text ToolError ToolResult Transport Version __version__
+    after elicitation run sampling serve url_elicitation wrap
 """
 
 

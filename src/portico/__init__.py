@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
     from portico.transport.custom_transport import Transport as Transport
+    from portico.upstream.memory_client import MemoryClient as MemoryClient
 
 __version__ = "0.1.0"
 
@@ -90,6 +91,7 @@ _HOMES = {
     "portico.providers.media": ("Audio", "Image"),
     "portico.server": ("Server",),
     "portico.state.pending": ("after",),
+    "portico.upstream.memory_client": ("MemoryClient",),
     "portico.transport.client_connection": ("Connection",),
     "portico.transport.custom_transport": ("Transport",),
 }

@@ -2,11 +2,11 @@
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import merge
 from portico.chain.core import SingleCatalog
 from portico.chain.endpoint import ChainEndpoint
-from portico.model.context import Context
+from portico.model.context import LOCAL, Context
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
 from portico.model.message import NOTHING, Request, Response
 from portico.model.types import Change, Link, Provider
@@ -29,6 +29,8 @@ from portico.state.hub import ChangeHub
 
 if TYPE_CHECKING:
     from portico.transport.http_app import HttpApp
+    from portico.upstream.memory_answers import Elicit, Roots, Sample
+    from portico.upstream.memory_client import MemoryClient
 
 log = logging.getLogger("portico")
 
@@ -36,6 +38,8 @@ Message = bytes | bytearray | memoryview | str | dict[str, Any]
 """One message as an embedder has it."""
 
 _is_loading: ContextVar[bool] = ContextVar("is_loading", default=False)
+_CANCEL_S = 1.0
+"""How long cancelled handlers may take to end."""
 _KINDS = ("tools", "resources", "prompts", "completions")
 
 
@@ -242,6 +246,48 @@ class Server(Registration):
         code: int = run_server(self, None if http is None else str(http), tuple(links), options)
         if code:
             raise SystemExit(code)
+
+    @asynccontextmanager
+    async def test_client(
+        self,
+        *,
+        era: Literal["modern", "legacy"] = "modern",
+        links: Sequence[Link] = (),
+        elicit: "Elicit | None" = None,
+        sample: "Sample | None" = None,
+        roots: "Roots | None" = None,
+        log_level: str = "debug",
+        principal: str = LOCAL,
+        data: Any = None,
+    ) -> "AsyncGenerator[MemoryClient, None]":
+        """Start the lifespan, and connect a client in this process over the real protocol.
+
+        `elicit`, `sample` and `roots` answer the questions of handlers; `principal` and `data` are
+        for their context.
+        """
+        from portico.transport.client_connection import Connection
+        from portico.upstream.memory_client import memory_client
+        from portico.wires.memory_wire import MemoryAddress
+
+        if era not in ("modern", "legacy"):
+            raise ValueError(f"era must be modern or legacy, not {era!r}")
+        endpoint = self.endpoint(links)
+        connections: list[Connection] = []
+
+        def connect(send: Callable[[bytes], object]) -> Connection:
+            connections.append(Connection(endpoint, send, principal=principal, data=data))
+            return connections[-1]
+
+        async with self.running():
+            address = MemoryAddress(connect, self.name)
+            try:
+                async with memory_client(
+                    address, era=era, elicit=elicit, sample=sample, roots=roots, log_level=log_level
+                ) as client:
+                    yield client
+            finally:
+                for connection in connections:
+                    await connection.drain(_CANCEL_S)  # cancelled handlers may use the lifespan
 
     def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
         """Return this server as an ASGI app, to mount in any web framework; see `HttpApp`."""

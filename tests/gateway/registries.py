@@ -21,13 +21,12 @@ from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import read
-from portico.protocol.line_reader import one_line
 from portico.search import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher
-from portico.transport.pipes import StdioServer
-from portico.wires.wire import Address, Outgoing, Receiver, to_bytes
-from tests.support.memory import InMemory, Write
+from portico.transport.client_connection import Connection
+from portico.wires.memory_wire import MemoryWire, Send
+from portico.wires.wire import Address, Outgoing, Receiver
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 _META = {
@@ -37,23 +36,22 @@ _META = {
 }
 
 
-class _Down(InMemory):
+class _Down(MemoryWire):
     """A wire to a server that cannot be started."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(lambda write: None)  # type: ignore[arg-type, return-value]
+        super().__init__(lambda send: None)  # type: ignore[arg-type, return-value]
         self._name = name
 
     async def open(self, receiver: Receiver) -> None:
         raise TargetError(f"{self._name} is down", kind="start", server=self._name)
 
 
-class Prompt(InMemory):
+class Prompt(MemoryWire):
     """A wire that sends without waiting, as that to a child does."""
 
     def send_now(self, message: Outgoing) -> bool:
-        assert self._served is not None
-        self._served.received(one_line(to_bytes(message.data)) + b"\n")
+        self.deliver(message)
         return True
 
 
@@ -65,7 +63,7 @@ class World:
     down: set[str] = field(default_factory=set)
     opened: list[str] = field(default_factory=list)
     """Each start of a server."""
-    wire: type[InMemory] = InMemory
+    wire: type[MemoryWire] = MemoryWire
 
     def address(self, entry: Entry, heard: object) -> Address:
         """Where a server of the config is."""
@@ -77,16 +75,16 @@ class _At:
     name: str
     world: World
 
-    def wire(self) -> InMemory:
+    def wire(self) -> MemoryWire:
         server = self.world.servers.get(self.name)
         if server is None or self.name in self.world.down:
             return _Down(self.name)
         self.world.opened.append(self.name)
 
-        def serve(write: Write) -> StdioServer:
-            return StdioServer(server.endpoint(), write)
+        def connect(send: Send) -> Connection:
+            return Connection(server.endpoint(), send)
 
-        return self.world.wire(serve)
+        return self.world.wire(connect)
 
     def older(self) -> None:
         return

@@ -13,9 +13,9 @@ from portico.config.schema import Config, Gateway, Group
 from portico.config.schema import ServerEntry as Entry
 from portico.gateway.reload import ConfigWatcher
 from portico.model.errors import PorticoError
+from portico.wires.memory_wire import MemoryWire
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 from tests.support.backoff import until
-from tests.support.memory import InMemory
 
 
 def speaking(name: str) -> Server:
@@ -60,15 +60,15 @@ async def test_a_server_that_is_leaving_when_the_gateway_ends_leaves_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leaving, left = asyncio.Event(), asyncio.Event()
-    close = InMemory.close
+    close = MemoryWire.close
 
-    async def slowly(wire: InMemory) -> None:
+    async def slowly(wire: MemoryWire) -> None:
         leaving.set()
         await asyncio.sleep(0.05)
         await close(wire)
         left.set()
 
-    monkeypatch.setattr(InMemory, "close", slowly)
+    monkeypatch.setattr(MemoryWire, "close", slowly)
     async with registry(World({"one": speaking("one")}), config("one"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
         await gateway.apply(config())

@@ -7,12 +7,12 @@ import pytest
 
 from portico import Context, Server
 from portico.model.errors import McpError, TargetError
-from portico.transport.pipes import StdioServer
+from portico.transport.client_connection import Connection
 from portico.upstream import listing
 from portico.upstream.client import MAX_ROUNDS, Client
 from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.connect import connect
-from tests.support.memory import Local
+from portico.wires.memory_wire import MemoryAddress
 from tests.upstream.fakes import Fake, FakeWire, Message, Script, error, legacy, modern, result
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -330,8 +330,8 @@ def our_server() -> Server:
     return server
 
 
-def local(server: Server) -> Local:
-    return Local(lambda write: StdioServer(server.endpoint(), write))
+def local(server: Server) -> MemoryAddress:
+    return MemoryAddress(lambda send: Connection(server.endpoint(), send))
 
 
 @ERAS

@@ -12,13 +12,14 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from portico.model.content import Block, ToolResult
+from portico.model.content import ToolResult
 from portico.model.context import Ask, Context
 from portico.model.digest import blake2b
 from portico.model.errors import INTERNAL_ERROR, McpError, ToolError
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode
-from portico.protocol.eras import SERVER_INFO_KEY, members, needed_capability
+from portico.protocol.eras import members, needed_capability
+from portico.protocol.received_results import ReceivedToolResult
 
 MAX_DEPTH = 8
 """The limit on tools that call each other."""
@@ -29,13 +30,9 @@ class _Question(Struct):
     params: dict[str, Any] = {}
 
 
-class _Result(Struct):
-    content: list[dict[str, Any]] = []
-    structuredContent: Any = None  # noqa: N815  (fields of the wire)
-    isError: bool = False  # noqa: N815
-    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
-    resultType: str = ""  # noqa: N815
-    inputRequests: dict[str, _Question] = {}  # noqa: N815
+class _Result(ReceivedToolResult):
+    resultType: str = ""  # noqa: N815  (fields of the wire)
+    inputRequests: dict[str, _Question] = msgspec.field(default_factory=dict)  # noqa: N815
     requestState: Any = None  # noqa: N815
 
 
@@ -62,7 +59,7 @@ async def call_tool(context: Context, name: str, arguments: Mapping[str, Any]) -
         kept = _read(name, response)
         if request.version.modern:
             context.calls[str(number)] = [_digest(call), Raw(response.result)]
-    return _tool_result(kept)
+    return kept.typed()
 
 
 def _base(call: Request) -> Request:
@@ -133,13 +130,3 @@ def _read(name: str, response: Response) -> _Result:
         return msgspec.json.decode(response.result, type=_Result)
     except msgspec.DecodeError as error:
         raise McpError(f"{name!r} returned an invalid result: {error}") from None
-
-
-def _tool_result(result: _Result) -> ToolResult:
-    meta = {key: value for key, value in result.meta.items() if key != SERVER_INFO_KEY}
-    return ToolResult(
-        content=[Block(raw=block) for block in result.content],
-        structured=result.structuredContent,
-        is_error=result.isError,
-        meta=meta or None,
-    )

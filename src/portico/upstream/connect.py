@@ -1,6 +1,6 @@
 """Connects a client to a server, for commands and tests."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from portico.upstream.client import Client, Log
@@ -19,17 +19,21 @@ async def connect(
     answers: ClientAnswers = NO_ANSWERS,
     limits: HandshakeLimits | None = None,
     log: Log | None = None,
+    on_notification: Callable[[str, bytes], None] | None = None,
     info: Mapping[str, Any] = ANONYMOUS,
 ) -> Client:
-    """Connect to a server; raises TargetError if that fails."""
+    """Connect to a server; raises TargetError if that fails. `on_notification` takes the method and
+    the params of each notification."""
     client: Client | None = None
 
-    def on_notification(method: str, params: bytes, about: bytes) -> None:
+    def notified(method: str, params: bytes, about: bytes) -> None:
         if client is not None:
             client.on_notification(method, params)
+        if on_notification is not None:
+            on_notification(method, params)
 
     limits = limits or HandshakeLimits()
-    hello = ClientHello(info, answers.capabilities, answers.serve, on_notification, limits, era)
+    hello = ClientHello(info, answers.capabilities, answers.serve, notified, limits, era)
     exchange, server = await open_exchange(address, hello)
     client = Client(exchange, server, info=info, answers=answers, limits=limits, log=log)
     return client
