@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from portico import BlockingContext, Context, Request, Response, Server, ToolError, ToolResult
+from portico.catalog.catalog import Identity
 from portico.chain.endpoint import ChainEndpoint
 from portico.gateway.local_server import local_entries
+from portico.gateway.registry import CompositionRules
 from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.codec import encode
@@ -303,3 +305,51 @@ async def test_work_that_outlives_its_handler_cannot_call() -> None:
     await answer(composed(server, back()), MODERN, "leave")
     with pytest.raises(RuntimeError, match="not bound"):
         await kept[0].call_tool("add", {"a": 1, "b": 2})
+
+
+async def answers_of_composition(version: str, local: Any, rules: CompositionRules) -> list[str]:
+    settings = config("back")
+    entries = local_entries(local, settings)
+    world = World({"back": back()})
+    async with registry(world, settings, local=entries, rules=rules, expose="all") as gateway:
+        await gateway.refresh(gateway.members)
+        door = Door(gateway.endpoint())
+        client = Client(QUESTION)
+        said = [
+            text(await answer(door, version, "sum_of_three", a=1, b=2, c=3)),
+            text(await answer(door, version, "plainly")),
+            text(await answer(door, version, "welcome", client)),
+        ]
+        assert len(client.asked) == 2
+        return said
+
+
+@ERAS
+async def test_in_a_composition_the_tools_of_later_components_are_downstream(
+    version: str,
+) -> None:
+    rules = CompositionRules(
+        identity=lambda: Identity(name="whole", version="1"), order=("front", "back")
+    )
+    said = await answers_of_composition(version, {"front": front()}, rules)
+    assert said == ["6", "3", "2 Hello Ana Ana"]
+
+
+@ERAS
+async def test_a_component_calls_the_later_tool_that_it_shadows(version: str) -> None:
+    first, last = Server("first"), Server("last")
+
+    async def doubled(context: Context) -> str:
+        return 2 * (await context.call_tool("name")).text
+
+    first.tool(doubled, name="name")
+    last.tool(lambda: "Ana", name="name")
+    local = local_entries({"last": last, "first": first}, config())
+    rules = CompositionRules(
+        identity=lambda: Identity(name="whole", version="1"),
+        order=("first", "last"),
+        shadows=frozenset({"name"}),
+    )
+    async with registry(World(), config(), local=local, rules=rules, expose="all") as gateway:
+        door = Door(gateway.endpoint())
+        assert text(await answer(door, version, "name")) == "AnaAna"

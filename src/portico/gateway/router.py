@@ -61,6 +61,8 @@ class Router:
         self._record_call = record_call
         self._origins = ResourceOrigins()
         self._endpoint: ChainEndpoint | None = None
+        self._later: tuple[object, dict[str, Handler]] = (None, {})
+        """The members, and by the name of each the handler of those after it."""
         self._parts: tuple[Merged | None, dict[frozenset[str], Merged]] = (None, {})
         """The offers of all members, and those of the members after each."""
 
@@ -73,9 +75,15 @@ class Router:
         composition has the tools of the members after it, a gateway those of the whole endpoint."""
         if not self._registry.is_composition:
             return None if self._endpoint is None else self._endpoint.handle
-        members = list(self._registry.members)
-        after = frozenset(members[members.index(server) + 1 :])
-        return partial(self._call_one_of, after) if after else None
+        members = self._registry.members
+        if self._later[0] is not members:
+            names = list(members)
+            after = {name: frozenset(names[at:]) for at, name in enumerate(names, 1)}
+            found: dict[str, Handler] = {
+                name: partial(self._call_one_of, there) for name, there in after.items() if there
+            }
+            self._later = (members, found)
+        return self._later[1].get(server)
 
     def _call_one_of(self, servers: frozenset[str], request: Request, context: Context) -> Answer:
         """Call a tool of these members, even if an earlier one has its name too."""
