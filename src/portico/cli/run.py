@@ -78,12 +78,16 @@ def _serve(
 
 def _composition(options: _Options) -> "Composition":
     from portico.cli.aliases import ConfigAliases
+    from portico.components.classify import InvalidArgument
     from portico.components.composition import compose, named_components
     from portico.components.cycles import enter
     from portico.components.load import import_file
 
     aliases = ConfigAliases(options.config)
     components = named_components(options.component, options.override, aliases)
+    if options.handlers and all(one.kind != "definitions" for one in components):
+        how = "add one or remove the option"
+        raise InvalidArgument(f"--handlers needs a definitions file (.json); {how}")
     enter(components)
     handlers = None if options.handlers is None else import_file(options.handlers)
     return compose(components, handlers)
@@ -177,8 +181,6 @@ def _options(argv: list[str]) -> _Options:
 
     parser = _parser()
     parser.parse_intermixed_args(argv, namespace=options)
-    if options.handlers and not any(word.endswith(".json") for word in options.component):
-        parser.error("--handlers needs a definitions file (.json); add one or remove the option")
     check_transport(parser, argv, options.transport, options.listen, options.http)
     return options
 
