@@ -170,8 +170,8 @@ env = { TOKEN = "${TOKEN}" }
 servers = ["unsett"]
 """
     assert problems(tmp_path, text) == [
-        "portico.toml:1: surprise: unknown key; choose from gateway, search, servers, groups, "
-        "mcp_servers, components, profiles, agents_defaults, agents, routing",
+        "portico.toml:1: surprise: unknown key; choose from gateway, search, servers, components, "
+        "groups, mcp_servers, profiles, agents_defaults, agents, routing",
         "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
         "did you mean search?",
         "portico.toml:4: gateway.name_limit: must be 32 to 1024",

@@ -40,7 +40,7 @@ def read_server(
             found.setdefault("title", at[-1])
     else:
         found = read_table(report, at, entry, SERVER)
-    reading = _Entry(report, at, found, key_names, sources)
+    reading = EntryReader(report, at, found, sources, key_names)
     if len(report.problems) == before:
         reading.check_kind()
     if wanted or (wanted is None and found.get("enabled", True)):
@@ -50,13 +50,15 @@ def read_server(
     return ServerEntry(name=name, **found)
 
 
-class _Entry(Struct):
+class EntryReader(Struct):
+    """Expands the values of one entry, and reports what is wrong with them."""
+
     report: Report
     at: Path
     found: dict[str, Any]
-    key_names: dict[str, str]
-    """The file's name of each key that the client names differently."""
     sources: Sources
+    key_names: dict[str, str] = {}
+    """The file's name of each key that the client names differently."""
     referenced: set[Path] = field(default_factory=set)
     mistakes: set[Path] = field(default_factory=set)
 
@@ -71,15 +73,15 @@ class _Entry(Struct):
             wrong(at, "has neither command nor url", "add one of them")
         elif command and kind in ("http", "sse"):
             wrong(
-                self._key("type"), f"{kind} needs a url, not a command", "use stdio, or give a url"
+                self.key("type"), f"{kind} needs a url, not a command", "use stdio, or give a url"
             )
         elif url and kind == "stdio":
-            wrong(self._key("type"), "stdio needs a command, not a url", "use http or sse")
+            wrong(self.key("type"), "stdio needs a command, not a url", "use http or sse")
 
     def expanded(self) -> str:
         """Expand the values; return the unresolved references, unless the file itself is wrong."""
         report, self.report = self.report, Report()
-        self._expand()
+        self.expand()
         local, self.report = self.report, report
         unresolved: list[ConfigProblem] = []
         for problem in local.problems:
@@ -88,31 +90,33 @@ class _Entry(Struct):
         report.unresolved += unresolved
         return "\n".join(map(str, unresolved))
 
-    def _expand(self) -> None:
+    def expand(self) -> None:
+        """Expand the values, and check those that come from elsewhere."""
         found = self.found
         for key in ("command", "url", "cwd"):
             if key in found:
-                found[key] = self._one(self._key(key), found[key], may_be_reference=key == "url")
+                found[key] = self.one(self.key(key), found[key], may_be_reference=key == "url")
         if found.get("command", "").startswith("~"):
             found["command"] = os.path.expanduser(found["command"])
         if found.get("cwd"):
             found["cwd"] = self.sources.path(found["cwd"])
         if found.get("url"):
-            check_url(self.report, self._key("url"), found["url"])
+            check_url(self.report, self.key("url"), found["url"])
         if "args" in found:
-            at = self._key("args")
+            at = self.key("args")
             args = enumerate(found["args"])
-            found["args"] = tuple(self._one((*at, number), one) for number, one in args)
+            found["args"] = tuple(self.one((*at, number), one) for number, one in args)
         for key in ("env", "headers", "auth"):
             if key in found:
-                at = self._key(key)
+                at = self.key(key)
                 found[key] = {
-                    name: self._one((*at, name), one) if isinstance(one, str) else one
+                    name: self.one((*at, name), one) if isinstance(one, str) else one
                     for name, one in found[key].items()
                 }
         self._check_names()
 
-    def _one(self, at: Path, raw: str, *, may_be_reference: bool = True) -> str:
+    def one(self, at: Path, raw: str, *, may_be_reference: bool = True) -> str:
+        """Resolve one value; empty, with a problem, if that fails."""
         if is_elsewhere(raw):
             self.referenced.add(at)
         try:
@@ -129,16 +133,16 @@ class _Entry(Struct):
     def _check_names(self) -> None:
         for name in self.found.get("env", ()):
             if not name or "=" in name or "\0" in name:
-                at = (*self._key("env"), name)
+                at = (*self.key("env"), name)
                 self.report.wrong(at, "is not a valid variable name", "rename it")
         for name, value in self.found.get("headers", {}).items():
-            at = (*self._key("headers"), name)
+            at = (*self.key("headers"), name)
             if not re.fullmatch(_HEADER, name):
                 self.report.wrong(at, f"{quoted(name)} is not a valid header name", "rename it")
             if not re.fullmatch(_IN_HEADER, value):
                 what = "its value contains characters that headers cannot carry"
                 self.report.wrong(at, what, "remove line breaks and control characters")
 
-    def _key(self, key: str) -> Path:
+    def key(self, key: str) -> Path:
         """The path of a key in the file."""
         return (*self.at, self.key_names.get(key, key))

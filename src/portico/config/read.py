@@ -10,11 +10,20 @@ from portico.config.document import Document, open_document
 from portico.config.entry import read_server
 from portico.config.expand import Sources
 from portico.config.names import is_valid_name, valid_name
-from portico.config.problems import MAX_LISTED, ConfigError, ConfigProblem, Path, Report, quoted
+from portico.config.problems import (
+    MAX_LISTED,
+    ConfigError,
+    ConfigProblem,
+    Path,
+    Report,
+    dotted,
+    quoted,
+)
 from portico.config.schema import (
     KEYS_OF,
     LATER,
     TOP,
+    ComponentEntry,
     Config,
     Gateway,
     Group,
@@ -25,6 +34,9 @@ from portico.config.schema import (
 from portico.config.sections import Section, excluded_servers, is_codex, names_in, sections
 from portico.config.trust import group_warning
 from portico.config.values import check_url, read_table, readers
+
+Entries = Mapping[str, ServerEntry | ComponentEntry]
+_OWN_TABLES = ("gateway", "search", "components", "groups")
 
 
 def read(
@@ -54,18 +66,26 @@ class _Reading:
         self._only = only
         self._report = Report()
 
+    @property
+    def _is_own(self) -> bool:
+        """True if the tables beside the servers are Portico's, not those of a client."""
+        return self._document.kind == "toml" and not is_codex(self._document)
+
     def config(self) -> Config:
         found = sections(self._document)
         self._check_top(found)
         servers: dict[str, ServerEntry] = {}
         for section in found:
             self._read_section(section, servers)
+        components = self._components(servers)
+        entries: Entries = {**servers, **components}
         config = Config(
             path=self._path,
-            gateway=self._gateway(servers),
+            gateway=self._gateway(entries),
             search=self._search(),
             servers=servers,
-            groups=self._groups(servers),
+            components=components,
+            groups=self._groups(entries),
             later=self._later(),
             warnings=(*group_warning(self._document.path), *self._located(self._report.warnings)),
             variables=frozenset(self._sources.looked_up),
@@ -79,7 +99,7 @@ class _Reading:
     def _check_top(self, found: list[Section]) -> None:
         """Report unknown and repeated top-level keys."""
         report = self._report
-        mine = {section.path[0] for section in found} | {"gateway", "search", "groups"}
+        mine = {section.path[0] for section in found} | {*_OWN_TABLES}
         again = {path for path, _ in self._document.duplicates}
         for path, line in self._document.duplicates:
             if path[0] in mine and not any(path[:n] in again for n in range(1, len(path))):
@@ -119,17 +139,53 @@ class _Reading:
             entry = section.table[key]
             if key in out and isinstance(entry, dict):
                 entry = {**entry, "disabled": True}
-            wanted = None if self._only is None else name in self._only or key in self._only
+            wanted = self._wanted(name, key)
             servers[name] = read_server(
                 self._report, at, name, entry, self._sources, wanted, of_client=section.of_client
             )
+
+    def _wanted(self, *names: str) -> bool | None:
+        return None if self._only is None else any(name in self._only for name in names)
+
+    def _components(self, servers: Mapping[str, ServerEntry]) -> dict[str, ComponentEntry]:
+        if not self._is_own or "components" not in self._data:
+            return {}
+        from portico.config.component_entry import read_component
+
+        table, report = self._data["components"], self._report
+        if not isinstance(table, dict):
+            read_table(report, ("components",), table, {})
+            return {}
+        found: dict[str, ComponentEntry] = {}
+        for name, entry in table.items():
+            at: Path = ("components", name)
+            if not is_valid_name(name):
+                report.wrong(at, "is not a valid component name", f"write {valid_name(name)}")
+            elif name in servers:
+                self._clash(at)
+            else:
+                sources, wanted = self._sources, self._wanted(name)
+                found[name] = read_component(report, at, name, entry, sources, wanted)
+        return found
+
+    def _clash(self, at: Path) -> None:
+        """Report a component with the name of a server, at both places."""
+        of_server = next(
+            (*section.path, key)
+            for section in sections(self._document)
+            for name, key in names_in(section, ()).items()
+            if at[-1] in (name, key)
+        )
+        for place, other in ((of_server, at), (at, of_server)):
+            what = f"has the same name as {dotted(other)}"
+            self._report.wrong(place, what, "rename one of them")
 
     def _own(self, key: str, kind: type[Struct]) -> dict[str, Any]:
         if key not in self._data:
             return {}
         return read_table(self._report, (key,), self._data[key], readers(kind))
 
-    def _gateway(self, servers: Mapping[str, ServerEntry]) -> Gateway:
+    def _gateway(self, servers: Entries) -> Gateway:
         found = self._own("gateway", Gateway)
         for number, name in enumerate(found.get("pinned", ())):
             at: Path = ("gateway", "pinned", number)
@@ -141,9 +197,17 @@ class _Reading:
             elif server not in servers:
                 what = f"there is no server {quoted(server)}"
                 self._report.warn(at, what, self._report.suggest(server, servers))
+        found["links"] = tuple(
+            self._link_file(n, one) for n, one in enumerate(found.get("links", ()))
+        )
         if found.get("log", "off") != "off":
             found["log"] = self._sources.path(found["log"])
         return Gateway(**found)
+
+    def _link_file(self, number: int, given: str) -> str:
+        if not given.strip() and isinstance(self._data["gateway"]["links"][number], str):
+            self._report.wrong(("gateway", "links", number), "is empty", "give a Python file")
+        return self._sources.path(given)
 
     def _search(self) -> Search:
         found = self._own("search", Search)
@@ -166,7 +230,7 @@ class _Reading:
         found.setdefault("key_env", KEYS_OF[found["provider"]])
         return Rerank(**found)
 
-    def _groups(self, servers: Mapping[str, ServerEntry]) -> dict[str, Group]:
+    def _groups(self, servers: Entries) -> dict[str, Group]:
         groups: dict[str, Group] = {}
         table = self._data.get("groups", {})
         if not isinstance(table, dict):
@@ -187,7 +251,7 @@ class _Reading:
         return groups
 
     def _later(self) -> dict[str, Any]:
-        if self._document.kind == "json" or is_codex(self._document):
+        if not self._is_own:
             return {}
         later = {key: self._data[key] for key in LATER if key in self._data}
         for key in later:

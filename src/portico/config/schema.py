@@ -1,5 +1,6 @@
 """The config as data: one frozen struct per table, with the reader of each key."""
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -36,9 +37,11 @@ LIMITS: dict[str, Reader] = {
 KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 """The providers of rerankers, and the variable with each one's API key."""
 
-LATER = ("components", "profiles", "agents_defaults", "agents", "routing")
+LATER = ("profiles", "agents_defaults", "agents", "routing")
 """Known tables that are not used yet."""
-TOP = ("gateway", "search", "servers", "groups", "mcp_servers", *LATER)
+TOP = ("gateway", "search", "servers", "components", "groups", "mcp_servers", *LATER)
+COMPONENT_LATER = ("oci", "grants", "instance")
+"""Keys of a component that are reserved, and not supported yet."""
 
 
 class ToolFilter(Struct, frozen=True, kw_only=True):
@@ -109,12 +112,55 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
         return [("name", self.name)]
 
 
+class ComponentEntry(Struct, frozen=True, kw_only=True):
+    """One component: a file that Portico loads, or a command."""
+
+    name: str
+    path: Annotated[str, non_empty] = ""
+    """`file.py`, `file.py:NAME` or `tools.json`; absolute once it is read."""
+    handlers: Annotated[str, non_empty] = ""
+    """The Python file with the functions of a definitions file."""
+    in_process: Annotated[bool, flag] = False
+    """Load the file in the gateway's own process."""
+    command: Annotated[str, non_empty] = ""
+    args: Annotated[tuple[str, ...], texts] = ()
+    env: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
+    cwd: Annotated[str | None, non_empty] = None
+    enabled: Annotated[bool, flag] = True
+    title: Annotated[str, text] = ""
+    description: Annotated[str, text] = ""
+    tags: Annotated[tuple[str, ...], texts] = ()
+    tools: Annotated[ToolFilter, table(readers(ToolFilter))] = ToolFilter()
+    timeouts: Annotated[Timeouts, table(readers(Timeouts))] = Timeouts()
+    instances: Annotated[int, integer(1, 1000)] = 1
+    sharing: Annotated[str, choice("auto", "shared", "per-client")] = "auto"
+    may_ask: Annotated[bool, flag] = True
+    max_in_flight: Annotated[int, integer(1)] = 256
+    max_tools: Annotated[int | None, integer(1, 100_000)] = None
+    problem: str = ""
+    """Why it cannot be started: its file, or a reference that cannot be resolved."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it is loaded from."""
+        return tuple(file for file in (file_of(self.path), self.handlers) if file)
+
+    def __repr__(self) -> str:
+        # Arguments and variables hold secrets.
+        return f"Component({self.name!r}, {self.path or 'a command'!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("name", self.name)]
+
+
 class Gateway(Struct, frozen=True, kw_only=True):
     """The one endpoint in front of all servers."""
 
     expose: Annotated[str, choice("auto", "search", "all")] = "auto"
     pinned: Annotated[tuple[str, ...], texts] = ()
     """Tools that are always listed, named `server__tool`."""
+    links: Annotated[tuple[str, ...], texts] = ()
+    """The files of links before every endpoint: `file.py` or `file.py:NAME`."""
     name_limit: Annotated[int, integer(32, 1024)] = 64
     max_tools: Annotated[int, integer(1, 100_000)] = 10_000
     """The limit of entries in each list of a server; further ones are reported and left out."""
@@ -156,7 +202,7 @@ class Search(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """A subset of the servers, served together."""
+    """A subset of the servers and components, served together."""
 
     servers: Annotated[tuple[str, ...], texts] = ()
 
@@ -169,6 +215,8 @@ class Config(Struct, frozen=True, kw_only=True):
     search: Search = Search()
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     """The servers by name, in the order of the file."""
+    components: Mapping[str, ComponentEntry] = field(default_factory=dict)
+    """The components by name, in the order of the file."""
     groups: Mapping[str, Group] = field(default_factory=dict)
     later: Mapping[str, Any] = field(default_factory=dict)
     """Known tables that are not used yet, unchecked."""
@@ -179,9 +227,14 @@ class Config(Struct, frozen=True, kw_only=True):
     """References that cannot be resolved: only the servers that need them are not started."""
 
     @property
+    def entries(self) -> "dict[str, ServerEntry | ComponentEntry]":
+        """The servers, then the components, by name."""
+        return {**self.servers, **self.components}
+
+    @property
     def disabled(self) -> list[str]:
-        """The names of the disabled servers."""
-        return [name for name, server in self.servers.items() if not server.enabled]
+        """The names of the disabled servers and components."""
+        return [name for name, entry in self.entries.items() if not entry.enabled]
 
     def __repr__(self) -> str:
         return f"Config({self.path!r}, servers={list(self.servers)!r})"
@@ -191,3 +244,11 @@ class Config(Struct, frozen=True, kw_only=True):
 
 
 SERVER = readers(ServerEntry)
+COMPONENT = readers(ComponentEntry)
+
+
+def file_of(path: str) -> str:
+    """Return the file of `file.py` or `file.py:NAME`."""
+    file, colon, variable = path.rpartition(":")
+    has_variable = colon and variable.isidentifier() and not os.path.exists(path)
+    return file if has_variable else path
