@@ -163,11 +163,10 @@ servers = ["calk"]
         ("components.a = 1\n", "portico.toml:1: components.a: must be a table, not a number"),
         ("[components.a]\n[components.a]\n", "portico.toml:2: components.a: is set twice"),
         ("[components.a]\npath = ''\n", "portico.toml:2: components.a.path: is empty"),
-        ("[components.a]\npath = 'x\\u0000'\n", "portico.toml:2: not valid TOML"),
     ],
 )
 def test_a_broken_table_is_explained(text: str, said: str, tmp_path: Path) -> None:
-    assert problems(tmp_path, text)[0].startswith(said.partition(": not valid")[0])
+    assert problems(tmp_path, text)[0].startswith(said)
 
 
 def test_a_file_that_cannot_be_read_stops_only_its_component(tmp_path: Path) -> None:

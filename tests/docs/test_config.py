@@ -9,7 +9,17 @@ import pytest
 
 from portico.config.problems import ConfigError
 from portico.config.read import read
-from portico.config.schema import LATER, SERVER, Gateway, Rerank, Search, ServerEntry, Timeouts
+from portico.config.schema import (
+    COMPONENT,
+    LATER,
+    SERVER,
+    ComponentEntry,
+    Gateway,
+    Rerank,
+    Search,
+    ServerEntry,
+    Timeouts,
+)
 from portico.config.values import readers
 from tests.docs.pages import Block, blocks, section, text_of
 
@@ -53,6 +63,7 @@ def _rows(text: str) -> dict[str, str]:
     ("heading", "known", "table"),
     [
         ("Servers", SERVER, ServerEntry(name="x")),
+        ("Components", COMPONENT, ComponentEntry(name="x")),
         ("The gateway", readers(Gateway) | readers(Search), (Gateway(), Search())),
     ],
 )

@@ -36,7 +36,7 @@ def main(
     if http is None and gateway.http and not options.stdio:
         http = gateway.http
     drain_s = gateway.drain if options.drain is None else options.drain
-    count = len(config.servers) - len(config.disabled) + len(serve_options.local)
+    count = len(config.entries) - len(config.disabled) + len(serve_options.local)
     if not count:
         report(_no_servers_hint(config, options))
     if http is None:
@@ -77,7 +77,7 @@ def _no_servers_hint(config: "Config", options: argparse.Namespace) -> str:
     import shlex
 
     which = f" --config {shlex.quote(options.config)}" if options.config else ""
-    if config.servers:
+    if config.entries:
         group = f"group {options.group} of " if options.group else ""
         how = f"enable one with `portico servers enable NAME{which}`"
         return f"all servers of {group}{config.path} are disabled; {how}"
@@ -96,7 +96,7 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
         if options.group is None:
             return read(path)
         # Servers outside the group do not need their variables.
-        there = restricted_to(read(path, only=()), options.group).servers
+        there = restricted_to(read(path, only=()), options.group).entries
         chosen = [name for name, entry in there.items() if entry.enabled]
         return restricted_to(read(path, only=chosen), options.group)
 

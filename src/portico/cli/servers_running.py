@@ -14,7 +14,7 @@ from portico.cli.running import nothing_runs, running_statuses, serves
 from portico.cli.target import open_client, run
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
-from portico.config.schema import Config
+from portico.config.schema import ComponentEntry, Config, ServerEntry
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 from portico.windows.control import send_command as ask_socket
@@ -104,15 +104,16 @@ def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningS
     if config is None:
         return running
     rows, seen = [], set()
-    for name, server in config.servers.items():
+    for name, entry in config.entries.items():
         facts = {
             "ok": True,
             "server": name,
+            "kind": "server" if name in config.servers else "component",
             "configured": True,
-            "enabled": server.enabled,
-            "target": _redacted_target(server.command, server.args, server.url),
-            "title": server.title,
-            "tags": server.tags,
+            "enabled": entry.enabled,
+            "target": _target(entry),
+            "title": entry.title,
+            "tags": entry.tags,
             "config": config.path,
         }
         here = [
@@ -128,6 +129,13 @@ def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningS
             RunningServer(one.socket, {**one.status, **facts}, one.of_gateway) for one in several
         ]
     return rows + [one for number, one in enumerate(running) if number not in seen]
+
+
+def _target(entry: ServerEntry | ComponentEntry) -> str:
+    """The file, command or URL of an entry, without the parts that may be secret."""
+    if isinstance(entry, ServerEntry):
+        return _redacted_target(entry.command, entry.args, entry.url)
+    return entry.path or _redacted_target(entry.command, entry.args, "")
 
 
 def _redacted_target(command: str, args: tuple[str, ...], url: str) -> str:
@@ -222,6 +230,8 @@ def _report(rows: list[RunningServer], as_json: bool) -> int:
 def _line(one: RunningServer, width: int) -> str:
     status = one.status
     parts = [one.label.ljust(width)]
+    if status.get("kind") == "component":
+        parts.append("component")
     if status.get("configured"):
         parts.append(status["target"])
         if not status["enabled"]:

@@ -13,7 +13,7 @@ from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, quoted, suggestion
 from portico.config.read import read
-from portico.config.schema import ServerEntry
+from portico.config.schema import ComponentEntry, ServerEntry
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 
@@ -25,13 +25,12 @@ def main(options: argparse.Namespace) -> int:
     """Test one server, or all enabled ones; return 1 if any fails."""
     path: str = options.config or config_file()
     config = read(path, only=())
-    names = [name for name, server in config.servers.items() if server.enabled]
+    entries = config.entries
+    names = [name for name, entry in entries.items() if entry.enabled]
     if options.name is not None:
-        names = [
-            name for name, server in config.servers.items() if options.name in (name, server.title)
-        ][:1]
+        names = [n for n, entry in entries.items() if options.name in (n, entry.title)][:1]
         if not names:
-            hint = suggestion(options.name, config.servers) or "there is none"
+            hint = suggestion(options.name, entries) or "there is none"
             raise ConfigError(f"{path}: there is no server {quoted(options.name)}; {hint}")
     elif not names:
         raise ConfigError(f"{path}: no server is enabled; `portico servers add` adds one")
@@ -62,10 +61,20 @@ async def _test(path: str, name: str, within_s: float | None) -> dict[str, Any]:
     started = time.perf_counter()
     try:
         # Each is read separately: a missing variable of one must not fail the others.
-        outcome = await _connect_and_list(read(path, only={name}).servers[name], within_s)
+        server = _server_of(read(path, only={name}).entries[name])
+        outcome = await _connect_and_list(server, within_s)
     except PorticoError as error:
         outcome = {"ok": False, "error": str(error)}
     return {"server": name, **outcome, "ms": round((time.perf_counter() - started) * 1000, 1)}
+
+
+def _server_of(entry: ServerEntry | ComponentEntry) -> ServerEntry:
+    """The server of an entry; a component is tested in its own process."""
+    if isinstance(entry, ServerEntry):
+        return entry
+    from portico.components.own_process import as_server, checked
+
+    return as_server(checked(entry))
 
 
 async def _connect_and_list(server: ServerEntry, within_s: float | None) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
             yield f"  warning: {_on_one_line(str(warning))}"
         rows = [_row(server) for server in portico.servers]
         if rows:
-            yield from _aligned([_HEAD, *rows])
+            yield from _aligned(_with_kinds([_HEAD, *rows], portico.servers))
             yield from _notices(portico.servers)
         elif portico.error:
             yield f"  {portico.error}"
@@ -108,6 +108,16 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
         "-" if starts is None else str(starts),
         error if len(error) <= _MAX_ERROR else f"{error[: _MAX_ERROR - 1]}…",
     )
+
+
+def _with_kinds(
+    rows: list[tuple[str, ...]], servers: list[dict[str, Any]]
+) -> list[tuple[str, ...]]:
+    """The rows, with a column of kinds unless all are servers."""
+    kinds = [str(server.get("kind", "-")) for server in servers]
+    if set(kinds) <= {"server", "-"}:
+        return rows
+    return [(row[0], kind, *row[1:]) for row, kind in zip(rows, ["kind", *kinds], strict=True)]
 
 
 def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:

@@ -72,13 +72,15 @@ def import_file(path: str) -> ModuleType:
     name, taken = _stem(path), False
     while name in sys.modules or name in sys.stdlib_module_names:
         name, taken = f"{name}_", True
-    loader = SourceFileLoader(name, file)
+    loader = _UncachedLoader(name, file)
     module = ModuleType(name)
     module.__file__, module.__loader__ = file, loader
     module.__spec__ = ModuleSpec(name, loader, origin=file)
     # As with `python FILE`, modules beside the file can be imported; but a file named email.py
     # must not replace the standard `email`.
-    sys.path.insert(len(sys.path) if taken else 0, os.path.dirname(file))
+    folder = os.path.dirname(file)
+    sys.path[:] = [one for one in sys.path if one != folder]  # if it is imported again
+    sys.path.insert(len(sys.path) if taken else 0, folder)
     sys.modules[name] = module
     try:
         loader.exec_module(module)
@@ -86,6 +88,15 @@ def import_file(path: str) -> ModuleType:
         sys.modules.pop(name, None)
         raise LoadError(_failure(path, error), error) from error
     return module
+
+
+class _UncachedLoader(SourceFileLoader):
+    """Compiles the file every time, as `python FILE` does: cached bytecode would hide a change
+    within a second that keeps the file's size."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Raise OSError, so that no bytecode is read or written."""
+        raise OSError(path)
 
 
 def _failure(path: str, error: BaseException) -> str:

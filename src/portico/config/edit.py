@@ -1,4 +1,4 @@
-"""Changes one server's entry in a config file; order, comments and other entries stay."""
+"""Changes one entry of a config file, of a server or component; everything else stays."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from portico.config.document import Document, as_text, parse
 from portico.config.names import is_valid_name, valid_name
 from portico.config.problems import ConfigError, Path, quoted, suggestion
 from portico.config.save import rewrite
-from portico.config.sections import names_in, section_for_new, sections
+from portico.config.sections import is_own, names_in, section_for_new, sections
 
 _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 """Returns the new text, and the data that it must parse to."""
@@ -176,11 +176,14 @@ def _find_server(document: Document, name: str) -> Path | None:
 
 
 def _servers(document: Document) -> dict[str, Path]:
-    """The path of each server, by its name."""
+    """The path of each server and component, by its name."""
     found: dict[str, Path] = {}
     for section in sections(document):
         names = names_in(section, found)
         found.update((name, (*section.path, key)) for name, key in names.items())
+    components = document.data.get("components") if is_own(document) else None
+    if isinstance(components, dict):
+        found.update((name, ("components", name)) for name in components if name not in found)
     return found
 
 

@@ -31,7 +31,7 @@ from portico.config.schema import (
     Search,
     ServerEntry,
 )
-from portico.config.sections import Section, excluded_servers, is_codex, names_in, sections
+from portico.config.sections import Section, excluded_servers, is_codex, is_own, names_in, sections
 from portico.config.trust import group_warning
 from portico.config.values import check_url, read_table, readers
 
@@ -65,11 +65,6 @@ class _Reading:
         self._sources = Sources(environ, os.path.dirname(self._path))
         self._only = only
         self._report = Report()
-
-    @property
-    def _is_own(self) -> bool:
-        """True if the tables beside the servers are Portico's, not those of a client."""
-        return self._document.kind == "toml" and not is_codex(self._document)
 
     def config(self) -> Config:
         found = sections(self._document)
@@ -148,7 +143,7 @@ class _Reading:
         return None if self._only is None else any(name in self._only for name in names)
 
     def _components(self, servers: Mapping[str, ServerEntry]) -> dict[str, ComponentEntry]:
-        if not self._is_own or "components" not in self._data:
+        if not is_own(self._document) or "components" not in self._data:
             return {}
         from portico.config.component_entry import read_component
 
@@ -251,7 +246,7 @@ class _Reading:
         return groups
 
     def _later(self) -> dict[str, Any]:
-        if not self._is_own:
+        if not is_own(self._document):
             return {}
         later = {key: self._data[key] for key in LATER if key in self._data}
         for key in later:

@@ -58,6 +58,11 @@ def is_codex(document: Document) -> bool:
     return document.kind == "toml" and _CODEX[0] in document.data and "servers" not in document.data
 
 
+def is_own(document: Document) -> bool:
+    """True if the tables beside the servers are Portico's, not the settings of a client."""
+    return document.kind == "toml" and not is_codex(document)
+
+
 def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) -> list[Section]:
     found = []
     for path in paths:

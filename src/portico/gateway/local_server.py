@@ -178,8 +178,9 @@ def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, Lo
     for name in servers:
         if not is_valid_name(name):
             raise PorticoError(f"invalid member name {name!r}; use {valid_name(name)!r}")
-        if name in config.servers:
-            raise PorticoError(f"{name} is a member and a server of {config.path}; rename one")
+        if name in config.entries:
+            kind = "server" if name in config.servers else "component"
+            raise PorticoError(f"{name} is a member and a {kind} of {config.path}; rename one")
     return {
         name: LocalEntry(
             name=name,

@@ -17,7 +17,7 @@ from portico.chain.filtered_catalogs import FilteredCatalogs
 from portico.chain.fold import fold
 from portico.chain.only import Only
 from portico.chain.views import ViewFailed, Views, guarded_fold
-from portico.config.schema import ServerEntry
+from portico.config.schema import ComponentEntry, ServerEntry
 from portico.gateway.local_server import LocalEntry
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
@@ -33,7 +33,12 @@ _DESCRIPTIVE_FIELDS = ("title", "description", "tags")
 _MAX_WARNINGS = 20
 _MAX_NAME = 100
 
-Entry = ServerEntry | LocalEntry
+Entry = ServerEntry | ComponentEntry | LocalEntry
+_KIND_NAMES: dict[type, str] = {
+    ServerEntry: "server",
+    ComponentEntry: "component",
+    LocalEntry: "member",
+}
 
 
 class Managed(CatalogSource, Provider, Protocol):
@@ -95,7 +100,9 @@ class Member:
         """The links before it, at every endpoint."""
         self.handle = fold(self.links, provider.provide)
         """Answers a request under the server's own names."""
-        self.is_local = isinstance(entry, LocalEntry)
+        self.is_local = isinstance(entry, LocalEntry) or (
+            isinstance(entry, ComponentEntry) and entry.in_process
+        )
         """True if the server runs in this process."""
         self._views: Views | None = None
         self._filtered: FilteredCatalogs | None = None
@@ -247,6 +254,7 @@ class Member:
         return {
             **status,
             "server": self.name,
+            "kind": _KIND_NAMES[type(self.entry)],
             "title": self.entry.title,
             "tags": self.entry.tags,
             "state": self._state(status),

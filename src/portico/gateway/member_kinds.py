@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from portico.catalog.history import History
 from portico.catalog.upstream_key import upstream_key
-from portico.config.schema import ServerEntry
+from portico.components.own_process import as_server, checked
+from portico.config.schema import ComponentEntry, ServerEntry
+from portico.gateway.in_process import InProcessComponent
 from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
 from portico.model.offer import Offer
@@ -75,6 +77,22 @@ def _local(entry: LocalEntry, environment: MemberEnvironment, limits: MemberLimi
 
 
 def _server(entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
+    return _upstream(entry, entry, environment, limits)
+
+
+def _component(
+    entry: ComponentEntry, environment: MemberEnvironment, limits: MemberLimits
+) -> Member:
+    entry = checked(entry)
+    if entry.in_process:
+        return Member(entry, InProcessComponent(entry), limits.name_limit)
+    return _upstream(entry, as_server(entry), environment, limits)
+
+
+def _upstream(
+    owner: Entry, entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits
+) -> Member:
+    """Create the member of an entry, whose server is the second one."""
     kept = (
         None
         if environment.memory is None
@@ -92,11 +110,12 @@ def _server(entry: ServerEntry, environment: MemberEnvironment, limits: MemberLi
         history=history,
     )
     leave = None if kept is None else kept.end
-    return Member(entry, upstream, limits.name_limit, gateway=environment.gateway, leave=leave)
+    return Member(owner, upstream, limits.name_limit, gateway=environment.gateway, leave=leave)
 
 
 _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
     ServerEntry: _server,
+    ComponentEntry: _component,
     LocalEntry: _local,
 }
 

@@ -287,7 +287,7 @@ class MetaTools:
         return None if namespaced is None or shown is None else (namespaced, hit.name, shown)
 
     def _is_disabled(self, server: str) -> bool:
-        entry = self._registry.config.servers.get(server)
+        entry = self._registry.config.entries.get(server)
         return entry is not None and not entry.enabled
 
     def _no_server(self, server: str) -> InvalidCall:

@@ -272,7 +272,7 @@ class Registry:
         return [one for one in self.merged.all_duplicates() if one.key not in shadows]
 
     def _entries(self, config: Config) -> dict[str, Entry]:
-        enabled = {name: entry for name, entry in config.servers.items() if entry.enabled}
+        enabled = {name: entry for name, entry in config.entries.items() if entry.enabled}
         found: dict[str, Entry] = {**enabled, **self._local}
         order = () if self._rules is None else self._rules.order
         return {name: found[name] for name in order if name in found} | found

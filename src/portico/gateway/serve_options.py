@@ -67,14 +67,15 @@ def key_of(path: str, group: str | None = None) -> str:
 
 
 def restricted_to(config: Config, group: str) -> Config:
-    """Return the config with only this group and its servers."""
+    """Return the config with only this group and its members."""
     if group not in config.groups:
         hint = f"choose from {', '.join(config.groups)}" if config.groups else "add it first"
         raise PorticoError(f"there is no group {group!r}; {hint}")
     wanted = config.groups[group].servers
     servers = {name: entry for name, entry in config.servers.items() if name in wanted}
+    components = {name: entry for name, entry in config.components.items() if name in wanted}
     groups = {group: config.groups[group]}
-    return msgspec.structs.replace(config, servers=servers, groups=groups)
+    return msgspec.structs.replace(config, servers=servers, components=components, groups=groups)
 
 
 def _digest(*parts: str) -> str:

@@ -1,0 +1,54 @@
+"""A configured component as a server: a command that runs it in its own process."""
+
+import sys
+
+from msgspec.structs import replace
+
+from portico.components.classify import ComponentError, classify
+from portico.config.schema import ComponentEntry, ServerEntry
+
+
+def checked(entry: ComponentEntry) -> ComponentEntry:
+    """Return the entry; with a problem if its file is not a component."""
+    if entry.problem or not entry.path:
+        return entry
+    try:
+        classify(entry.path)
+    except ComponentError as error:
+        return replace(entry, problem=str(error))
+    return entry
+
+
+def as_server(entry: ComponentEntry) -> ServerEntry:
+    """Return the server that runs this component, with the component's own options."""
+    command, *args = _argv(entry)
+    return ServerEntry(
+        name=entry.name,
+        command=command,
+        args=tuple(args),
+        env=entry.env,
+        cwd=entry.cwd,
+        enabled=entry.enabled,
+        title=entry.title,
+        description=entry.description,
+        tags=entry.tags,
+        tools=entry.tools,
+        timeouts=entry.timeouts,
+        instances=entry.instances,
+        sharing=entry.sharing,
+        may_ask=entry.may_ask,
+        max_in_flight=entry.max_in_flight,
+        max_tools=entry.max_tools,
+        problem=entry.problem,
+    )
+
+
+def _argv(entry: ComponentEntry) -> tuple[str, ...]:
+    if not entry.path:
+        return (entry.command, *entry.args)
+    argv = () if entry.problem else classify(entry.path).argv
+    if argv:  # a server of another library runs by itself
+        return argv
+    handlers = ("--handlers", entry.handlers) if entry.handlers else ()
+    # -P: modules in the working directory must not be imported.
+    return (sys.executable, "-P", "-m", "portico", "run", entry.path, *handlers)
