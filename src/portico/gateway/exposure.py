@@ -156,7 +156,7 @@ class Exposure:
         """Return the catalog, the same for all clients; None while the very first list waits."""
         if self._awaits_first_list and request.method in LISTS:
             members = [self._registry.members[name] for name in self.servers()]
-            remote = [member for member in members if not member.is_local]
+            remote = [m for m in members if not m.is_local or m.is_pending]
             if remote and all(member.is_pending for member in remote):
                 return None
             self._awaits_first_list = False
