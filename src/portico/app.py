@@ -221,7 +221,15 @@ def gateway_stdio(
     """Serve all configured servers over stdin and stdout; return the exit code."""
     from portico.windows.window import serve_shared
 
-    return 0 if _run_pipes(serve_shared(_shared(serve_options, drain_s, alone), out=out)) else 1
+    try:
+        served = _run_pipes(serve_shared(_shared(serve_options, drain_s, alone), out=out))
+    except PorticoError as error:
+        from portico.transport.refusal import refuse_client
+
+        if out is not None:
+            refuse_client(str(error), out)
+        raise
+    return 0 if served else 1
 
 
 def gateway_http(
@@ -269,9 +277,9 @@ def _shared(
         return latest
 
     def own() -> "AbstractAsyncContextManager[GatewayApp]":
-        from portico.gateway.gateway_app import GatewayApp
+        from portico.gateway.gateway_app import running_gateway
 
-        return GatewayApp(current_options()).running()
+        return running_gateway(current_options())
 
     return SharedGateway(
         folder=control_folder(),

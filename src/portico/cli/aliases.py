@@ -1,4 +1,4 @@
-"""Aliases: the servers of the config, by name, as components."""
+"""Aliases: the servers and components of the config, by name."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -28,7 +28,12 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         if name not in self._names:
             raise KeyError(name)
         # Read again with its variables and secrets, which the others do not need.
-        return read(self._file, only={name}).servers[name]
+        config = read(self._file, only={name})
+        if name in config.servers:
+            return config.servers[name]
+        from portico.components.own_process import as_server, checked
+
+        return as_server(checked(config.components[name]))
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -48,7 +53,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
     @cached_property
     def _names(self) -> "Mapping[str, object]":
         config = self._read()
-        return {} if config is None else config.servers
+        return {} if config is None else config.entries
 
     def _read(self) -> "Config | None":
         import os

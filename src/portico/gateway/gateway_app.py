@@ -17,6 +17,8 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
+from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
+from portico.gateway.local_server import LocalEntry
 from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
 from portico.gateway.reload import ConfigWatcher
@@ -51,7 +53,9 @@ _NEEDS_RESTART = {
 class GatewayApp:
     """A gateway from start to end; create it inside a running event loop."""
 
-    def __init__(self, options: ServeOptions) -> None:
+    def __init__(self, options: ServeOptions, configured: ConfiguredLinks | None = None) -> None:
+        """`configured` are the links that the config names, which are loaded."""
+        configured = configured or ConfiguredLinks()
         if is_too_deep():
             raise PorticoError(
                 f"cannot start: {MAX_DEPTH} gateways are nested; remove the server of "
@@ -89,10 +93,12 @@ class GatewayApp:
             report_failure=failed,
             record_call=self.journal.record_call,
             expose=options.expose,
-            links=options.links,
-            local=options.local,
+            links=(*options.links, *configured.links),
+            local={**options.local, **configured.local},
         )
         self.registry.check_links()
+        self._links_problem = ""
+        """Why the links of the config are not in use; empty if they are."""
         self._routes_changed: list[Callable[[], None]] = []
         self._watcher: ConfigWatcher | None = None
 
@@ -156,7 +162,13 @@ class GatewayApp:
         watched, options = None, self._options
         if options.read is not None:
             watched = self._watcher = ConfigWatcher(
-                registry.config.path, options.read, self._apply, self.tell, known=options.stamp
+                registry.config.path,
+                options.read,
+                self._apply,
+                self.tell,
+                known=options.stamp,
+                files=self._files,
+                files_changed=self._files_changed,
             )
             watched.start()
         self.journal.event(f"process {os.getpid()} serves {registry.config.path}")
@@ -187,7 +199,54 @@ class GatewayApp:
             self.tell(f"{', '.join(waits)} changed; restart to apply")
         for act in self._routes_changed:
             asyncio.get_running_loop().call_soon(act)  # before new servers have started
-        await self.registry.apply(config)
+        local = None
+        if config.gateway.links != before.gateway.links or self._links_problem:
+            local = await self._relink(config)
+        await self.registry.apply(config, local)
+
+    async def _relink(self, config: Config) -> Mapping[str, LocalEntry] | None:
+        """Replace the links by those of a config; return the members in this process. If that
+        fails, the old links stay, and the result is None."""
+        options = self._options
+        try:
+            configured = await load_configured(config, options.local)
+            self.registry.relink((*options.links, *configured.links))
+        except Exception as error:  # noqa: BLE001  (a link may raise anything)
+            words = (
+                str(error)
+                if isinstance(error, PorticoError)
+                else f"{type(error).__name__}: {error}"
+            )
+            self._links_problem = words
+            self.tell(f"links not reloaded; keeping the previous ones:\n{words}")
+            return None
+        self._links_problem = ""
+        self.tell("links reloaded")
+        return {**options.local, **configured.local}
+
+    def _files(self) -> list[str]:
+        """Return the files of components and links."""
+        config = self.registry.config
+        components = [entry for entry in config.components.values() if entry.enabled]
+        return [*(file for entry in components for file in entry.files), *files_of(config)]
+
+    async def _files_changed(self, paths: frozenset[str]) -> None:
+        registry = self.registry
+        config = registry.config
+        changed = [
+            entry
+            for entry in config.components.values()
+            if entry.enabled and not paths.isdisjoint(entry.files)
+        ]
+        for entry in changed:
+            if not entry.problem:
+                registry.start_reload(entry.name)
+        if any(entry.problem for entry in changed) and self._watcher is not None:
+            await self._watcher.reload()  # a file that was missing is there
+        if not paths.isdisjoint(files_of(config)):
+            local = await self._relink(config)
+            if local is not None:
+                await registry.apply(registry.config, local)
 
     def _warn(self, config: Config) -> None:
         for warning in config.warnings:
@@ -212,10 +271,14 @@ class GatewayApp:
             "log": self._options.config.gateway.log or log_file(),
             "url": self.url,
             "disabled": registry.config.disabled,
-            "warnings": registry.config.warnings,
+            "warnings": [*registry.config.warnings, *self._links_warning()],
             "tasks": len(asyncio.all_tasks()),
             **registry.status(),
         }
+
+    def _links_warning(self) -> list[str]:
+        words = self._links_problem
+        return [f"links not reloaded; keeping the previous ones: {words}"] if words else []
 
     async def _refresh(self, order: Mapping[str, Any]) -> dict[str, Any]:
         registry = self.registry
@@ -224,6 +287,14 @@ class GatewayApp:
             raise PorticoError(f"there is no server {server!r} here")
         await registry.refresh(list(registry.members) if server is None else [server])
         return await self._status(order)
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(options: ServeOptions) -> AsyncGenerator[GatewayApp, None]:
+    """Load the links of the config, then run the gateway; raises PorticoError if a link fails."""
+    configured = await load_configured(options.config, options.local)
+    async with GatewayApp(options, configured).running() as app:
+        yield app
 
 
 def _searcher(search: Search, disk_cache: CacheFolder, tell: Callable[[str], None]) -> "Searcher":

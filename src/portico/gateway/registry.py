@@ -112,6 +112,8 @@ class Registry:
         self._draining: set[Member] = set()
         """Members that were removed from the config and are not closed yet."""
         self._background = Background()
+        self._reloads: dict[str, asyncio.Task[None]] = {}
+        """The last reload of each component."""
         self._publish_timer: asyncio.TimerHandle | None = None
         self._searched_offers: tuple[Merged, dict[str, bytes], Merged] | None = None
 
@@ -426,15 +428,54 @@ class Registry:
         }
         for name, member in before.items():
             if name not in kept:
-                member.stop_saving()
-                self._draining.add(member)
-                self._background.start(self._drain(member))
-                heir = self.members[name].provider if name in self.members else None
-                if isinstance(heir, Upstream) and isinstance(member.provider, Upstream):
-                    heir.adopt_clients(member.provider)
+                self._retire(member, self.members.get(name))
         self._changed()
         self._schedule_publish()  # pinned tools or groups may have changed
         await self.refresh([name for name in self.members if name not in kept])
+
+    def _retire(self, member: Member, heir: Member | None) -> None:
+        """Close a member when its calls have finished; its clients continue with the heir."""
+        member.stop_saving()
+        self._draining.add(member)
+        self._background.start(self._drain(member))
+        new, old = None if heir is None else heir.provider, member.provider
+        if isinstance(new, Upstream) and isinstance(old, Upstream):
+            new.adopt_clients(old)
+
+    def start_reload(self, name: str) -> None:
+        """Load a component again in the background, because its file has changed."""
+        earlier = self._reloads.pop(name, None)
+        if earlier is not None:
+            earlier.cancel()
+        self._reloads[name] = self._background.start(self._reload(name))
+
+    async def _reload(self, name: str) -> None:
+        """Replace a component once the new one has listed its tools. If that fails, the old one
+        stays."""
+        old = self.members.get(name)
+        if old is None:
+            return
+        new = self._member(self._entries(self.config)[name])
+        is_adopted = False
+        try:
+            await new.fetch_catalog()
+            is_current = self.members.get(name) is old
+            if new.problem:
+                self._report(f"{name} not reloaded:\n{new.problem}")
+            if new.problem and old.provider.offered() is not None:
+                old.problem = f"not reloaded: {new.problem}"
+            elif is_current:
+                self.members = {**self.members, name: new}
+                self._retire(old, new)
+                is_adopted = True
+        finally:
+            if not is_adopted:
+                await asyncio.shield(new.provider.close())
+        if is_adopted:
+            if not new.problem:
+                self._report(f"{name} reloaded: its file has changed")
+            self._changed()
+            self._schedule_publish()
 
     async def _drain(self, member: Member) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,68 @@
+"""The links that a config names, and the servers in their files."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from msgspec import Struct
+
+from portico.components.classify import ComponentError, classify
+from portico.components.load import load_file, load_links
+from portico.components.reimport import forget_modules_beside
+from portico.config.schema import Config, Timeouts, file_of
+from portico.gateway.local_server import LocalEntry, local_entries
+from portico.gateway.off_loop import load_off_loop
+from portico.model.errors import PorticoError
+from portico.model.types import Link
+from portico.server import Server
+
+_IMPORT_S = Timeouts().init
+
+
+class ConfiguredLinks(Struct, frozen=True):
+    """The links of a config, the outermost first, and the servers in the same files."""
+
+    links: tuple[Link, ...] = ()
+    local: Mapping[str, LocalEntry] = {}
+
+
+def files_of(config: Config) -> list[str]:
+    """Return the files of the links."""
+    return [file_of(path) for path in config.gateway.links]
+
+
+async def load_configured(config: Config, others: Iterable[str] = ()) -> ConfiguredLinks:
+    """Import the links of a config, each in a thread; raises PorticoError for the first that fails.
+
+    `others` are the names of members that are not in the config.
+    """
+    if not config.gateway.links:
+        return ConfiguredLinks()
+    for file in files_of(config):
+        forget_modules_beside(file)
+    links: list[Link] = []
+    servers: dict[str, Server] = {}
+    for number, path in enumerate(config.gateway.links):
+        try:
+            await load_off_loop(partial(_load, path, links, servers), path, _IMPORT_S)
+        except PorticoError as error:
+            raise ComponentError(f"{config.path}: gateway.links[{number}]: {error}") from error
+    clash = next((name for name in servers if name in set(others)), None)
+    if clash is not None:
+        raise ComponentError(f"{clash} is a member and a file of gateway.links; rename one")
+    return ConfiguredLinks(tuple(links), local_entries(servers, config))
+
+
+def _load(path: str, links: list[Link], servers: dict[str, Server]) -> None:
+    component = classify(path)
+    if component.variable or component.kind != "python":
+        links += load_links(component)
+        return
+    loaded = load_file(component)
+    if not loaded.links:
+        how = "define `def link(next):` or give FILE.py:NAME"
+        raise ComponentError(f"{path}: contains no middleware; {how}")
+    links += loaded.links
+    if loaded.server is not None:
+        if component.name in servers:
+            raise ComponentError(f"{path}: another file of gateway.links is named {component.name}")
+        servers[component.name] = loaded.server
