@@ -1,4 +1,4 @@
-"""The links that a config names: before every member, for all windows, replaced when they change."""
+"""The links that a config names: before every member, for all windows, replaced on a change."""
 
 import json
 import subprocess
@@ -68,7 +68,7 @@ class Guard:
         return handle
 
     def view(self, offer: Offer) -> Offer:
-        return offer.keep(lambda kind, key: not key.endswith("get-env"))
+        return offer.keep(tools=lambda name: not name.endswith("get-env"))
 
 
 link = Guard()

@@ -23,7 +23,7 @@ _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
 """The part of a file that is read to classify it."""
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for its writer
-_MAX_SHOWN = 80
+_MAX_SHOWN = 160
 """The longest argument that a message repeats whole."""
 # Patterns are compiled when they are first used: most arguments are a file, and need few of them.
 _NAMED = r"(?s)([A-Za-z0-9_-]+)=(.+)"

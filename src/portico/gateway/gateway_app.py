@@ -205,8 +205,10 @@ class GatewayApp:
         await self.registry.apply(config, local)
 
     async def _relink(self, config: Config) -> Mapping[str, LocalEntry] | None:
-        """Replace the links by those of a config; return the members in this process. If that
-        fails, the old links stay, and the result is None."""
+        """Replace the links by those of a config, and return the members in this process.
+
+        If that fails, the old links stay; None is returned.
+        """
         options = self._options
         try:
             configured = await load_configured(config, options.local)

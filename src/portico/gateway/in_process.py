@@ -108,12 +108,12 @@ class InProcessComponent:
 
     async def _load(self) -> LocalServer:
         entry = self._entry
-        self.starts += 1
         try:
             if entry.problem:
                 raise ComponentError(entry.problem)
             if self._timeout is not None:  # that import still runs; a changed file starts another
                 raise self._timeout
+            self.starts += 1
             key = f"components.{entry.name}.timeouts.init"
             limit_s = entry.timeouts.init
             server = await load_off_loop(lambda: _server_of(entry), entry.path, limit_s, key)
@@ -124,7 +124,7 @@ class InProcessComponent:
         local = self._local = LocalServer(self.name, server)
         local.watch(self._changed)
         for kind in ("tools", "resources", "prompts"):
-            self._hub.publish(Change(kind))  # to clients that listened before
+            self._changed(Change(kind))
         return local
 
     def status(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class InProcessComponent:
         is_loading = self._loading is not None and not self._loading.done()
         return {
             "server": self.name,
-            "state": "importing" if is_loading else "failed" if self.starts else "not imported",
+            "state": "importing" if is_loading else "failed" if self._loading else "not imported",
             "breaker": "closed",
             "held": 0,
             "starts": self.starts,
@@ -143,7 +143,7 @@ class InProcessComponent:
         }
 
     async def close(self) -> None:
-        """Close the lifespan of the server; an import that still runs is left alone."""
+        """Close the lifespan of the server. An import that still runs continues in its thread."""
         if self._loading is not None:
             self._loading.cancel()
         if self._local is not None:
@@ -170,6 +170,6 @@ def _server_of(entry: ComponentEntry) -> Server:
 
 
 def _retrieve(done: "asyncio.Task[LocalServer]") -> None:
-    """Mark the failure as seen: nobody may wait for it."""
+    """Mark the failure as seen, as no caller may wait for it."""
     if not done.cancelled():
         done.exception()
