@@ -1,13 +1,15 @@
 """Runs a command of Portico in a program with links: `linked.py LINKS COMMAND...`.
 
 LINKS is `noop`, a link that passes everything on, or `hiding`, which hides all that is not called
-open.
+open. The others expect servers with the tools `echo` and `get-sum`, such as server-everything.
 """
 
+import asyncio
+import json
 import sys
 
 import portico
-from portico import Answer, Context, Handler, Link, Only, Request
+from portico import Answer, Context, Handler, Link, McpError, Offer, Only, Request, Response
 
 
 def noop(next: Handler) -> Handler:
@@ -19,10 +21,115 @@ def noop(next: Handler) -> Handler:
     return handle
 
 
+def _is_sum(request: Request) -> bool:
+    return request.method == "tools/call" and request.name.endswith("get-sum")
+
+
+class Hides:
+    """Hides a tool by a view alone."""
+
+    def __call__(self, next: Handler) -> Handler:
+        return next
+
+    def view(self, offer: Offer) -> Offer:
+        return offer.keep(tools=lambda name: not name.endswith("get-sum"))
+
+
+def refuses(next: Handler) -> Handler:
+    """Refuse the calls of a tool."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        if _is_sum(request):
+            raise McpError("not today", code=-31000)
+        return next(request, context)
+
+    return handle
+
+
+class Adds(Hides):
+    """Adds a tool that calls two others, one of which it hides."""
+
+    name = "both"
+    prefix = ""
+    shadow: tuple[str, ...] = ()
+
+    def __call__(self, next: Handler) -> Handler:
+        def handle(request: Request, context: Context) -> Answer:
+            own = request.method == "tools/call" and request.name == self.name
+            return self._both(next, request, context) if own else next(request, context)
+
+        return handle
+
+    async def _both(self, next: Handler, request: Request, context: Context) -> Response:
+        echo = request.calling(f"{self.prefix}echo", {"message": "hello"})
+        sum = request.calling(f"{self.prefix}get-sum", {"a": 2, "b": 3})
+        answers = [await next(echo, context), await next(sum, context)]
+        texts = [answer.decode()["result"]["content"][0]["text"] for answer in answers]
+        result = {"content": [{"type": "text", "text": " & ".join(texts)}]}
+        if request.version.modern:
+            result["resultType"] = "complete"  # type: ignore[assignment]  # a plain dict
+        return Response(id=request.id, result=json.dumps(result).encode())
+
+    def view(self, offer: Offer) -> Offer:
+        names = offer.listed("tools").keys
+        self.prefix = next((n.removesuffix("echo") for n in names if n.endswith("echo")), "")
+        tool = {"name": self.name, "description": "Both.", "inputSchema": {"type": "object"}}
+        shadow = [name for name in self.shadow if name == self.name]
+        return super().view(offer).adding(tools=[tool], shadow=shadow)
+
+
+class Shadows(Adds):
+    """Replaces a tool, on request."""
+
+    def view(self, offer: Offer) -> Offer:
+        names = offer.listed("tools").keys
+        self.name = next((name for name in names if name.endswith("echo")), "both")
+        self.shadow = (self.name,)
+        return super().view(offer)
+
+
+class Raises(Hides):
+    """Has a view that raises."""
+
+    def view(self, offer: Offer) -> Offer:
+        raise RuntimeError("a secret of ours")
+
+
+def silent(next: Handler) -> Handler:
+    """Never answer the calls of a tool."""
+
+    async def handle(request: Request, context: Context) -> Response:
+        if _is_sum(request):
+            await asyncio.Event().wait()
+        return await next(request, context)
+
+    return handle
+
+
+def twice(next: Handler) -> Handler:
+    """Make every call twice, and wait for each answer twice."""
+
+    async def handle(request: Request, context: Context) -> Response:
+        if request.method == "tools/call":
+            await next(request.calling(request.name), context)
+        answer = next(request, context)
+        first = await answer
+        return first if asyncio.iscoroutine(answer) else await answer
+
+    return handle
+
+
 OPEN = ["*open*"]
 LINKS: dict[str, Link] = {
     "noop": noop,
     "hiding": Only(tools=OPEN, resources=OPEN, prompts=OPEN),
+    "hides": Hides(),
+    "refuses": refuses,
+    "adds": Adds(),
+    "shadows": Shadows(),
+    "raises": Raises(),
+    "silent": silent,
+    "twice": twice,
 }
 COMMANDS = {"run": portico.run, "wrap": portico.wrap, "serve": portico.serve}
 
