@@ -258,3 +258,51 @@ def test_without_a_config_it_says_so(tmp_path: Path) -> None:
     shown = portico(tmp_path, "inspect")
     assert shown.returncode == 1
     assert "portico.toml: no such file" in shown.stderr
+
+
+def test_links_and_components_of_the_gateway_are_read_and_never_run(folder: Path) -> None:
+    Path("portico.toml").write_text(
+        '[gateway]\nlinks = ["./log.py"]\n'
+        '[components.sky]\npath = "server.py"\nenv = { SKY_KEY = "hunter2" }\n'
+        '[components.mine]\npath = "server.py"\nin_process = true\n'
+        '[components.data]\npath = "tools.json"\n'
+        '[components.gone]\npath = "gone.py"\n'
+    )
+    shown = portico(folder, "inspect", "--config", "portico.toml")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    parts = shown.stdout.split("\n\n")
+    chain = [line.split()[0] for line in parts[0].splitlines()[1:]]
+    assert chain == ["transport", "log", "gateway", "sky", "mine", "data", "gone", "terminus"]
+    log, sky, mine, data = parts[1:5]
+    assert "  imports   helper (beside it), no_such_thing (not found), msgspec" in log
+    assert "  process   its own, in " in sky
+    assert "SKY_KEY" in sky
+    assert "  process   Portico's own, in " in mine
+    assert "  offers    tool forecast, " in mine
+    assert data.startswith("data: definitions\n")
+    assert "  data__forecast  Of a file.\n" in shown.stdout
+    assert "gone.py: No such file or directory" in shown.stdout
+    assert "hunter2" not in shown.stdout
+    assert not list(folder.glob("*.ran"))
+
+
+def test_a_broken_link_of_the_gateway_is_reported(folder: Path) -> None:
+    links = '["./gone.py", "./tools.json", "./broken.py"]'
+    Path("broken.py").write_text("def (:\n")
+    Path("portico.toml").write_text(f"[gateway]\nlinks = {links}\n")
+    shown = portico(folder, "inspect", "--config", "portico.toml")
+    assert shown.returncode == 1
+    assert f"  failed    {folder}/gone.py: no such file\n" in shown.stdout
+    assert "tools.json: not middleware; give a Python file\n" in shown.stdout
+    assert "broken.py:1: SyntaxError: " in shown.stdout
+
+
+def test_an_alias_of_a_file_is_shown_as_that_file(folder: Path) -> None:
+    Path("portico.toml").write_text(
+        '[components.sky]\npath = "server.py"\n[components.data]\npath = "tools.json"\n'
+    )
+    shown = portico(folder, "inspect", "sky", "data", "--config", "portico.toml")
+    assert shown.returncode == 1  # both offer a forecast
+    assert f"  sky        a Python server of the config: {folder}/server.py\n" in shown.stdout
+    assert f"  data       definitions of the config: {folder}/tools.json\n" in shown.stdout
+    assert "tool 'forecast' is offered by both 'sky' and 'data'" in shown.stdout

@@ -95,7 +95,7 @@ def _rows(found: Inspected) -> list[Row]:
     rows.append(("is", _identity(found)))
     if found.has_source:
         rows.append(("imports", _imports(found)))
-    return rows + _granted(found.grants)
+    return rows + (_granted(found.grants) if found.grants is not None else [])
 
 
 def _identity(found: Inspected) -> str:

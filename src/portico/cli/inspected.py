@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.catalog.merge import Clash
 from portico.cli.target import address_of, open_client
 from portico.components.analyze import SourceFacts, analyze
-from portico.components.classify import Component
+from portico.components.classify import Component, classify
 from portico.components.grants import Grants, grants_of
+from portico.components.own_process import file_run_by
 from portico.model.errors import PorticoError
 from portico.model.offer import KEYS, KINDS
 from portico.upstream.listing import Listing
@@ -43,7 +45,8 @@ class Inspected(Struct, kw_only=True):
     component: Component
     role: str
     """Its purpose in the chain, for people."""
-    grants: Grants
+    grants: Grants | None
+    """None for a file that cannot be used."""
     facts: SourceFacts = SourceFacts()
     has_source: bool = False
     """True if the facts are those of a Python file."""
@@ -71,6 +74,7 @@ async def inspect(component: Component, options: argparse.Namespace) -> Inspecte
     Raises PorticoError if it fails.
     """
     found = described(component, options.env)
+    component = found.component
     if component.kind == "definitions":
         found.lists = definitions(component.path)
     elif component.kind == "python" and found.facts.problem:
@@ -80,11 +84,20 @@ async def inspect(component: Component, options: argparse.Namespace) -> Inspecte
     return found
 
 
-def described(component: Component, env: Iterable[tuple[str, str]] = ()) -> Inspected:
-    """Return all that is known of a component without starting it or reading its definitions."""
+def described(
+    component: Component, env: Iterable[tuple[str, str]] = (), *, own_process: bool = False
+) -> Inspected:
+    """Return all that is known of a component without starting it or reading its definitions.
+
+    A file is in Portico's process, unless it has its `own_process`.
+    """
+    file = "" if component.entry is None else file_run_by(component.argv)
+    if file:  # an alias of a file
+        component = replace(classify(file), name=component.name, entry=component.entry)
+        own_process = True
     source = _source(component)
     facts = analyze(source, component.variable) if source else SourceFacts()
-    grants = grants_of(component, dict(env))
+    grants = grants_of(component, dict(env), own_process=own_process)
     return Inspected(
         component=component,
         role=_role(component, facts),
@@ -177,7 +190,7 @@ def clashes(found: Sequence[Inspected]) -> list[Clash]:
 
 def as_data(found: Inspected) -> dict[str, Any]:
     """Return a component as JSON data."""
-    component, facts, grants = found.component, found.facts, found.grants
+    component, facts = found.component, found.facts
     data: dict[str, Any] = {
         "component": {
             "name": component.name,
@@ -188,14 +201,7 @@ def as_data(found: Inspected) -> dict[str, Any]:
             "servers": facts.servers,
             "links": facts.links,
             "imports": facts.imports,
-            "grants": {
-                "process": grants.process,
-                "folder": grants.folder,
-                "variables": grants.variables,
-                "added": grants.added,
-                "secrets": grants.secrets,
-                "sandboxed": grants.is_sandboxed,
-            },
+            "grants": None if found.grants is None else _as_data(found.grants),
             "started": found.introduced is not None,
         }
     }
@@ -220,3 +226,14 @@ def as_data(found: Inspected) -> dict[str, Any]:
     elif facts.offers:
         data["registered"] = [{"kind": kind, "name": name} for kind, name in facts.offers]
     return data
+
+
+def _as_data(grants: Grants) -> dict[str, Any]:
+    return {
+        "process": grants.process,
+        "folder": grants.folder,
+        "variables": grants.variables,
+        "added": grants.added,
+        "secrets": grants.secrets,
+        "sandboxed": grants.is_sandboxed,
+    }

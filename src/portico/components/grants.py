@@ -45,7 +45,7 @@ def grants_of(
     entry = component.entry
     if component.url:
         return Grants("remote", added=tuple(entry.headers) if entry is not None else ())
-    if component.kind == "definitions":
+    if component.kind == "definitions" and not own_process:
         return Grants("none")
     folder = os.getcwd()
     if component.is_file and not own_process:

@@ -1,11 +1,15 @@
 """A configured component as a server: a command that runs it in its own process."""
 
 import sys
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from portico.components.classify import ComponentError, classify
 from portico.config.schema import ComponentEntry, ServerEntry
+
+_RUN = ("-P", "-m", "portico", "run")
+# -P: modules in the working directory must not be imported.
 
 
 def checked(entry: ComponentEntry) -> ComponentEntry:
@@ -50,5 +54,9 @@ def _argv(entry: ComponentEntry) -> tuple[str, ...]:
     if argv:  # a server of another library runs by itself
         return argv
     handlers = ("--handlers", entry.handlers) if entry.handlers else ()
-    # -P: modules in the working directory must not be imported.
-    return (sys.executable, "-P", "-m", "portico", "run", entry.path, *handlers)
+    return (sys.executable, *_RUN, entry.path, *handlers)
+
+
+def file_run_by(argv: Sequence[str]) -> str:
+    """Return the file that the command of a component runs; empty for another command."""
+    return argv[len(_RUN) + 1] if tuple(argv[1 : len(_RUN) + 1]) == _RUN else ""
