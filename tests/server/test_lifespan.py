@@ -5,7 +5,7 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -100,6 +100,23 @@ async def test_it_may_take_no_server_or_be_a_class() -> None:
 
     async with server.running():
         assert await said(server, "value") == "connected"
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_it_may_register_tools_before_a_client_lists_them(
+    era: Literal["modern", "legacy"],
+) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncGenerator[None, None]:
+        server.add_tool({"name": "late", "inputSchema": {"type": "object"}}, lambda arguments: "")
+        yield
+        server.remove_tool("late")
+
+    server = Server("a", lifespan=lifespan)
+    for _ in range(2):
+        async with server.test_client(era=era) as client:
+            assert "tools" in client.capabilities
+            assert [tool.name for tool in await client.list_tools()] == ["late"]
 
 
 async def test_it_runs_once_however_often_it_is_entered() -> None:

@@ -133,7 +133,11 @@ def test_a_start_that_fails_ends_the_command_with_the_users_line(component: Path
     ran = run(component, how="fails")
     assert ran.returncode == 1
     why = f"cannot start db: ConnectionError: no database ({component}:{LINE})"
-    assert ran.stderr.splitlines() == ["starting", f"portico: {why}"]
+    first, second, trace, file, *_, last = ran.stderr.splitlines()
+    assert [first, second] == ["starting", f"portico: {why}"]
+    assert trace == "Traceback (most recent call last):"
+    assert file == f'  File "{component}", line {LINE}, in lifespan'
+    assert last == "ConnectionError: no database"
 
 
 def test_a_client_gets_the_reason_of_a_failed_start(component: Path) -> None:

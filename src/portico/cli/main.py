@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from typing import Any
 
-from portico.model.errors import PorticoError
+from portico.model.errors import PorticoError, StartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "wrap": ("portico.cli.wrap", "serve one server, with its lists cached and failures restarted"),
@@ -105,6 +105,10 @@ def _explained(run: Callable[[], int]) -> int:
         from portico.cli.render import Screen
 
         Screen(sys.stderr).print(f"portico: {error}")
+        if isinstance(error, StartError) and error.__cause__ is not None:
+            from portico.cli.stderr import print_own_traceback
+
+            print_own_traceback(error.__cause__)
         code = getattr(error, "exit_code", FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -1,13 +1,11 @@
 """`portico run`: serve components as one server, over stdio, HTTP or another transport."""
 
-import sys
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
 from portico.cli.serve_server import serve_server
-from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.cli.stderr import keep_stdout, log_to_stderr, print_own_traceback, report_waiting
 from portico.components.load import LoadError
-from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,15 +160,10 @@ def _serve_composition(
 
 def report_failure(error: LoadError) -> None:
     """Print why a file could not be loaded: the user's own line first, then the traceback."""
-    import traceback
-
-    from portico.state.own_line import own_traceback
     from portico.state.report import report
 
     report(str(error))
-    if not isinstance(error.reason, PorticoError | SystemExit):
-        lines = traceback.format_exception(own_traceback(error.reason))
-        sys.stderr.write("".join(lines))
+    print_own_traceback(error.reason)
 
 
 def _options(argv: list[str]) -> _Options:

@@ -3,6 +3,7 @@
 import logging
 import sys
 
+from portico.model.errors import PorticoError
 from portico.state.report import report
 from portico.state.stderr import STDERR
 
@@ -48,3 +49,14 @@ def report_waiting(what: str, over_http: str, program: str = "") -> None:
             f"serving {what} over stdio; waiting for an MCP client on standard input.\n"
             f"  Press Ctrl-C to stop. For an HTTP endpoint: {over_http}"
         )
+
+
+def print_own_traceback(error: BaseException) -> None:
+    """Print the traceback of the user's code, unless the error explains itself."""
+    if isinstance(error, PorticoError | SystemExit):
+        return
+    import traceback
+
+    from portico.state.own_line import own_traceback
+
+    sys.stderr.write("".join(traceback.format_exception(own_traceback(error))))

@@ -23,7 +23,7 @@ from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import Member
 from portico.gateway.member_kinds import MemberEnvironment, StderrSink
 from portico.gateway.registry import CompositionRules, Registry
-from portico.model.errors import McpError
+from portico.model.errors import McpError, StartError, TargetError
 from portico.model.message import Request, Response
 from portico.model.types import Link
 from portico.protocol.codec import decoded
@@ -135,7 +135,7 @@ class CompositionApp:
         registry.check_links()
         for member in registry.members.values():
             if member.is_local:
-                await member.provider.fetch_catalog()  # starts its lifespan
+                await _start(member)
 
     def _local(self, composition: Composition) -> Mapping[str, LocalEntry]:
         return {
@@ -182,6 +182,16 @@ def _entry(component: Component, idle_s: float) -> ServerEntry:
     return ServerEntry(
         name=component.name, command=command, args=tuple(args), url=component.url, timeouts=timeouts
     )
+
+
+async def _start(member: Member) -> None:
+    """Start the lifespan of a server in this process; raises StartError."""
+    try:
+        await member.provider.fetch_catalog()
+    except TargetError as error:
+        if isinstance(error.__cause__, StartError):
+            raise error.__cause__  # noqa: B904  (with its own cause)
+        raise
 
 
 def _is_stale(member: Member) -> bool:

@@ -1,5 +1,6 @@
 """Finds the line of the user's own code in a traceback."""
 
+import contextlib
 import os
 from functools import cache
 
@@ -44,10 +45,10 @@ def _shown(path: str) -> str:
 
 
 def own_traceback(error: BaseException) -> BaseException:
-    """Return the exception without the leading frames of Portico and of Python's import."""
+    """Return the exception without the leading frames of Portico, and of Python's import and
+    context managers."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(
-        (_PORTICO, "<frozen ")
-    ):
+    foreign = (_PORTICO, "<frozen ", contextlib.__file__)
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(foreign):
         trace = trace.tb_next
     return error.with_traceback(trace)
