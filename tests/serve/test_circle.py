@@ -35,7 +35,42 @@ def test_a_gateway_that_is_its_own_server_is_left_out(tmp_path: Path) -> None:
         assert gateway.status()["again"]["pending"]
 
 
-def test_so_is_one_at_its_own_url(tmp_path: Path) -> None:
+def test_so_is_a_component_that_serves_the_same_config(tmp_path: Path) -> None:
+    home, config = tmp_path / "home", tmp_path / "portico.toml"
+    words = [sys.executable, "-m", "portico", "serve", "--config", str(config)]
+    again = command(words, env={"PORTICO_HOME": str(home)})
+    servers = entries(tmp_path, {})
+    del servers["again"]
+    written(config, servers, gateway={"expose": "all"}, **{"components.again": again})
+    with Pipes(home, config) as gateway:
+        gateway.initialize()
+        assert until(lambda: gateway.status()["again"]["error"] == ITSELF)
+        assert until(lambda: gateway.tools() == ["shelf__book"])
+
+
+def running(folder: Path, *components: str) -> Path:
+    """A config with a server `again`, which runs components of the same config."""
+    config = folder / "portico.toml"
+    argv = [sys.executable, "-m", "portico", "run", *components, "--config", str(config)]
+    again = command(argv, env={"PORTICO_HOME": str(folder / "home")})
+    return written(config, entries(folder, again), gateway={"expose": "all"})
+
+
+def test_an_alias_that_runs_itself_ends_with_the_reason(tmp_path: Path) -> None:
+    with Pipes(tmp_path / "home", running(tmp_path, "again")) as gateway:
+        gateway.initialize()
+        why = "the composition (again) is a component of itself"
+        assert until(lambda: why in gateway.status()["again"]["error"])
+        assert until(lambda: gateway.tools() == ["shelf__book"])
+
+
+def test_the_other_components_of_such_an_alias_are_served(tmp_path: Path) -> None:
+    with Pipes(tmp_path / "home", running(tmp_path, "shelf", "again")) as gateway:
+        gateway.initialize()
+        assert until(lambda: gateway.tools() == ["shelf__book", "again__book"])
+
+
+def test_a_gateway_at_its_own_url_is_left_out(tmp_path: Path) -> None:
     config = tmp_path / "portico.toml"
     shelf_alone = entries(tmp_path, {})
     del shelf_alone["again"]
