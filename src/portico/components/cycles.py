@@ -4,8 +4,6 @@ import os
 from collections.abc import Iterable
 
 from portico.components.classify import Component, ComponentError
-from portico.process.environment import COMPOSITIONS
-from portico.process.process_tree import MARK
 
 MAX_DEPTH = 8
 """The limit on Porticos that start each other."""
@@ -20,6 +18,8 @@ def enter(components: Iterable[Component]) -> None:
     composition = list(components)
     if all(one.is_file for one in composition):
         return  # it starts no command
+    from portico.process.environment import COMPOSITIONS
+
     digest = _digest(composition)
     outer = [one for one in os.environ.get(COMPOSITIONS, "").split(":") if one]
     names = ", ".join(one.name for one in composition)
@@ -34,6 +34,8 @@ def enter(components: Iterable[Component]) -> None:
 
 def is_too_deep() -> bool:
     """True for a process inside of as many Porticos as may start each other."""
+    from portico.process.process_tree import MARK
+
     return os.environ.get(MARK, "").count(":") >= MAX_DEPTH
 
 
