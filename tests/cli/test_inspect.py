@@ -175,6 +175,17 @@ def test_a_chain_is_shown_in_order_with_its_clashes(capfd: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_clash_in_the_text_of_files_is_found_without_starting_them(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["inspect", "--static", "server.py", "other=server.py"]) == 1
+    out = capfd.readouterr().out
+    assert "  tool 'forecast' is offered by both 'server' and 'other'\n" in out
+    assert "  resource 'note://hello' is offered by both 'server' and 'other'\n" in out
+    assert not Path("server.py.ran").exists()
+
+
+@pytest.mark.usefixtures("folder")
 def test_the_same_chain_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "log.py", "server.py", "--json"]) == 0
     found = msgspec.json.decode(capfd.readouterr().out)

@@ -179,13 +179,20 @@ def clashes(found: Sequence[Inspected]) -> list[Clash]:
     owners: dict[tuple[str, str], str] = {}
     clashing = []
     for one in found:
-        for kind, listing in (one.lists or {}).items():
-            for item in listing.items:
-                name, key = one.component.name, item[KEYS[kind]]
-                owner = owners.setdefault((kind, key), name)
-                if owner != name:
-                    clashing.append(Clash(kind, key, owner, name))
+        name = one.component.name
+        for kind, key in _offered(one):
+            owner = owners.setdefault((kind, key), name)
+            if owner != name:
+                clashing.append(Clash(kind, key, owner, name))
     return clashing
+
+
+def _offered(found: Inspected) -> Iterable[tuple[str, str]]:
+    """Return the kind and the name or URI of each entry; of a file that was not started, those in
+    its text."""
+    if found.lists is None:
+        return found.facts.offers
+    return ((kind, item[KEYS[kind]]) for kind, one in found.lists.items() for item in one.items)
 
 
 def as_data(found: Inspected) -> dict[str, Any]:
