@@ -2,23 +2,16 @@
 
 from portico.model.context import Context
 from portico.model.message import Request
+from portico.model.methods import METHODS_WITH_TARGET
 from portico.model.types import Answer, Handler
 from portico.protocol.exact import exact, without_duplicates
-
-_METHODS_WITH_TARGET = frozenset(
-    {
-        *("tools/call", "prompts/get", "completion/complete"),
-        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
-    }
-)
-"""Methods whose params name a tool, prompt or resource."""
 
 
 def exact_params(next: Handler) -> Handler:
     """Make sure that links decide on the same params that the server will read."""
 
     def handle(request: Request, context: Context) -> Answer:
-        if request.method in _METHODS_WITH_TARGET and request.params:
+        if request.method in METHODS_WITH_TARGET and request.params:
             request.params = without_duplicates(request.params, exact(request.params))
         return next(request, context)
 

@@ -142,14 +142,17 @@ class Views:
 
     def _through(self, link: Any, offer: Offer, owner: Owner, strict: bool) -> Offer:
         try:
-            made = link.view(offer)
+            # Links that stand for several others have a view for the start.
+            view = getattr(link, "strict_view", link.view) if strict else link.view
+            made = view(offer)
             if not isinstance(made, Offer):
                 raise TypeError(f"view returned {type(made).__name__}, not an Offer")
         except NameClash as clash:
             kind, key = clash.kind, clash.key
             words = self._clash(link, clash, owner)
             if strict:
-                raise NameClash(kind, key, f"{words}; rename it, or shadow it on purpose") from None
+                how = f"rename it, or add it with shadow=({key!r},)"
+                raise NameClash(kind, key, f"{words}; {how}") from None
             rest = offer.keep(**{kind: lambda other: other != key})
             if rest is offer:
                 raise self._failed(link, clash) from None
@@ -163,7 +166,7 @@ class Views:
         return made
 
     def _failed(self, link: Any, error: Exception) -> ViewFailed:
-        name = link_name(link)
+        name = repr(link_name(link))
         if self._is_new(f"{name} {error!r}"):
             self._report(Request(method=f"the view of the link {name}"), error)
         return ViewFailed(f"the link {name} failed to filter the lists; see the server's log")
@@ -171,7 +174,7 @@ class Views:
     def _clash(self, link: Any, clash: NameClash, owner: Owner) -> str:
         return (
             f"{clash.kind.removesuffix('s')} {clash.key!r} is offered by both "
-            f"{owner(clash.kind, clash.key)} and the link {link_name(link)}"
+            f"{owner(clash.kind, clash.key)} and the link {link_name(link)!r}"
         )
 
     def _is_new(self, words: str) -> bool:
@@ -231,4 +234,4 @@ def guarded_fold(
 
 def link_name(link: Any) -> str:
     """Return the name of a link for messages: that of its function or class."""
-    return repr(getattr(link, "__name__", None) or type(link).__name__)
+    return str(getattr(link, "__name__", None) or type(link).__name__)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -12,18 +12,15 @@ from portico.catalog.namespaced import NamespacedOffer
 from portico.catalog.sanitize import sanitize_text
 from portico.catalog.sanitize_offer import SanitizedItem
 from portico.chain.core import CatalogSource
-from portico.chain.exact_params import exact_params
-from portico.chain.filtered_catalogs import FilteredCatalogs
 from portico.chain.fold import fold
 from portico.chain.only import Only
-from portico.chain.views import ViewFailed, Views, guarded_fold
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.gateway.local_server import LocalEntry
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
 from portico.model.message import Request
 from portico.model.offer import Offer
-from portico.model.types import Answer, Link, LogLevelAware, Notified, Provider, Report
+from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 
 GATEWAY_CAPABILITY = "portico/gateway"
@@ -95,8 +92,7 @@ class Member:
         """Done when the current refresh ends; None if none is running."""
         self.stop_saving = leave or _nothing
         """Stops saving the catalog on disk: the next server of this name does."""
-        self._configured = _links(entry)
-        self.links: list[Link] = [*self._configured]
+        self.links = _links(entry)
         """The links before it, at every endpoint."""
         self.handle = fold(self.links, provider.provide)
         """Answers a request under the server's own names."""
@@ -104,8 +100,6 @@ class Member:
             isinstance(entry, ComponentEntry) and entry.in_process
         )
         """True if the server runs in this process."""
-        self._views: Views | None = None
-        self._filtered: FilteredCatalogs | None = None
         self._refreshes = 0
         self._name_limit = name_limit
         self._gateway = gateway
@@ -143,29 +137,10 @@ class Member:
                 self._namespaced = NamespacedOffer(self.name, offer, self._name_limit)
         return self._namespaced
 
-    def put_behind(
-        self, links: Sequence[Link], report: Report, warn: Callable[[str], None]
-    ) -> None:
-        """Put further links in front of it, which see it under its own names."""
-        self.links = [exact_params, *links, *self.links]
-        self._views = Views(self.links, report, warn)
-        self._filtered = FilteredCatalogs(self.provider, self._views) if self._views else None
-        self.handle = guarded_fold(self.links, self.provider.provide, self._filtered)
-
-    def check_names(self) -> None:
-        """Raise NameClash if a link in front of it adds a name that it has already."""
-        if self._filtered is not None:
-            self._filtered.check_names()
-
     def _visible(self, offer: Offer) -> Offer:
-        if self._views is None:
-            for link in self._configured:
-                offer = link.view(offer)
-            return offer
-        try:
-            return self._views.stages(offer, lambda kind, key: repr(self.name))[-1]
-        except ViewFailed:
-            return msgspec.structs.replace(offer, lists={})
+        for link in self.links:
+            offer = link.view(offer)
+        return offer
 
     @property
     def is_pending(self) -> bool:

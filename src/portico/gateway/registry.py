@@ -20,6 +20,7 @@ from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import GATEWAY_CAPABILITY, Entry, Member
 from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member_of
 from portico.gateway.metatools import MetaTools
+from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.qualified_links import QualifiedLinks
 from portico.gateway.router import CallRecorder, Router
 from portico.gateway.summary import ServerSummary, summarize
@@ -108,6 +109,7 @@ class Registry:
         self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
         self.searches = self.resolves_to_search(expose)
         self._endpoints: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
+        self._routers: dict[ChainEndpoint, Router] = {}
         self._server_endpoints: dict[str, tuple[Member, ChainEndpoint]] = {}
         self._draining: set[Member] = set()
         """Members that were removed from the config and are not closed yet."""
@@ -168,10 +170,8 @@ class Registry:
 
     def check_links(self) -> None:
         """Raise NameClash if a link adds a name that a known catalog has already."""
-        if self._links:
+        if self._links or (self._rules is not None and self._rules.links):
             self.endpoint().check_names()
-        for member in self.members.values():
-            member.check_names()
 
     def relink(self, links: Sequence[Link]) -> None:
         """Replace the links before every endpoint. If a link raises, or adds a name that exists,
@@ -186,7 +186,7 @@ class Registry:
     def _relink(self, links: Sequence[Link]) -> None:
         self._links = links
         for _, endpoint in self._endpoints.values():
-            endpoint.relink(links)
+            endpoint.relink(self._links_of(self._routers[endpoint]))
         for member, endpoint in self._server_endpoints.values():
             endpoint.relink(self._server_links(member))
 
@@ -213,10 +213,15 @@ class Registry:
         observe = observing(router.record)
         providers: list[Provider] = [router] if metatools is None else [router, metatools]
         first = [] if metatools is None else [metatools.unwrapping]
+        if self._rules is not None:
+            names, links = self._rules.order or tuple(self.members), self._rules.links
+            router.order = CompositionOrder(
+                names, links, lambda: exposure.whole, router.call, self._views
+            )
         endpoint = ChainEndpoint(
             exposure,
             providers,
-            self._links,
+            self._links_of(router),
             self.report_failure,
             observe,
             first=first,
@@ -224,7 +229,12 @@ class Registry:
             warn=self._warn_once,
         )
         router.serve_at(endpoint)
+        self._routers[endpoint] = router
         return exposure, endpoint
+
+    def _links_of(self, router: Router) -> list[Link]:
+        """Return the links before an endpoint, and those between the members of a composition."""
+        return [*self._links, *([] if router.order is None else router.order.middle_links())]
 
     def _identity(self) -> Identity:
         if self._rules is not None:
@@ -284,8 +294,6 @@ class Registry:
         limit = gateway.name_limit if self._has_prefixes else None
         limits = MemberLimits(self.config.path, limit, gateway.max_tools)
         made = member_of(entry, self._environment, limits)
-        if self._rules is not None and entry.name in self._rules.links:
-            made.put_behind(self._rules.links[entry.name], self.report_failure, self._warn_once)
         made.provider.watch(lambda change: self._on_change(made, change))
         return made
 

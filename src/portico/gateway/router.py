@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from msgspec.structs import replace
 
-from portico.catalog.merge import ItemRoute, Merged
+from portico.catalog.merge import ItemRoute
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, gateway_failure, result_response
 from portico.gateway.metatools import MetaTools
+from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.gateway.rewrite import (
     InvalidCall,
@@ -61,43 +61,19 @@ class Router:
         self._record_call = record_call
         self._origins = ResourceOrigins()
         self._endpoint: ChainEndpoint | None = None
-        self._later: tuple[object, dict[str, Handler]] = (None, {})
-        """The members, and by the name of each the handler of those after it."""
-        self._parts: tuple[Merged | None, dict[frozenset[str], Merged]] = (None, {})
-        """The offers of all members, and those of the members after each."""
+        self.order: CompositionOrder | None = None
+        """The order of a composition; None in a gateway."""
 
     def serve_at(self, endpoint: ChainEndpoint) -> None:
         """Let members in this process call tools of this endpoint, through its links and log."""
         self._endpoint = endpoint
 
     def downstream_of(self, server: str) -> Handler | None:
-        """Return the handler of the tools that a member in this process can call. A
-        composition has the tools of the members after it, a gateway those of the whole endpoint."""
-        if not self._registry.is_composition:
-            return None if self._endpoint is None else self._endpoint.handle
-        members = self._registry.members
-        if self._later[0] is not members:
-            names = list(members)
-            after = {name: frozenset(names[at:]) for at, name in enumerate(names, 1)}
-            found: dict[str, Handler] = {
-                name: partial(self._call_one_of, there) for name, there in after.items() if there
-            }
-            self._later = (members, found)
-        return self._later[1].get(server)
-
-    def _call_one_of(self, servers: frozenset[str], request: Request, context: Context) -> Answer:
-        """Call a tool of these members, even if an earlier one has its name too."""
-        place = self._part(servers).tools.get(request.name)
-        return terminus(request) if place is None else self._call(request, context, place)
-
-    def _part(self, servers: frozenset[str]) -> Merged:
-        whole = self._exposure.whole
-        if self._parts[0] is not whole:
-            self._parts = (whole, {})
-        parts = self._parts[1]
-        if servers not in parts:
-            parts[servers] = whole.only(servers)
-        return parts[servers]
+        """Return the handler of the tools that a member in this process can call. A composition has
+        the tools of the members after it, a gateway those of the whole endpoint."""
+        if self.order is not None:
+            return self.order.downstream_of(server)
+        return None if self._endpoint is None else self._endpoint.handle
 
     def offer(self) -> Offer:
         """Return the merged offer of the members."""
@@ -117,7 +93,7 @@ class Router:
                 place = self._exposure.whole.tools.get(request.name)
                 if place is None:
                     return self._call_when_known(request, context)
-            return self._call(request, context, place)
+            return self.call(request, context, place)
         found = self._route(request, context)
         if found is None:
             context.target = ("", "")
@@ -171,9 +147,10 @@ class Router:
                 return terminus(request)
         elif not await metatools.wait_for_tool(request.name):
             return metatools.unknown_tool(request, context)
-        return await self._call(request, context, self._exposure.merged.tools[request.name])
+        return await self.call(request, context, self._exposure.merged.tools[request.name])
 
-    def _call(self, request: Request, context: Context, place: ItemRoute) -> Answer:
+    def call(self, request: Request, context: Context, place: ItemRoute) -> Answer:
+        """Call the tool of a member."""
         namespaced, tool = place
         if not request.asked:
             return self._pass_on(request, context, namespaced.server, with_name(request, tool))

@@ -72,6 +72,14 @@ MODERN_ONLY = frozenset(
 )
 """Methods that only modern clients call."""
 
+METHODS_WITH_TARGET = frozenset(
+    {
+        *("tools/call", "prompts/get", "completion/complete"),
+        *("resources/read", "resources/subscribe", "resources/unsubscribe"),
+    }
+)
+"""Methods whose params name a tool, prompt or resource."""
+
 CAPABILITIES = {method: meaning.capability for method, _, meaning in _ROWS}
 """By method, the server capability without which it does not exist."""
 
