@@ -46,9 +46,6 @@ class ChainEndpoint:
     the chain guards each link that has a view.
     """
 
-    handle: Handler
-    """Answers a request; an exception is the response to this request only."""
-
     def __init__(
         self,
         source: CatalogSource,
@@ -73,7 +70,8 @@ class ChainEndpoint:
         self._warn = warn or _log
         self._source = source
         self._filtered: FilteredOffers | None = None
-        self._fold(links, self._behind(links))
+        self.handle: Handler = self._fold(links, self._behind(links))
+        """Answers a request; an exception is the response to this request only."""
 
     def relink(self, links: Sequence[Link]) -> None:
         """Replace the links. Running requests finish behind the old ones, and clients are notified
@@ -83,7 +81,7 @@ class ChainEndpoint:
         if filtered is not None:
             filtered.check_names()
         before = {hub: catalog for catalog, hub in self._source.published()}
-        self._fold(links, filtered)
+        self.handle = self._fold(links, filtered)
         for catalog, hub in self._source.published():
             old = before.get(hub)
             for kind in _KINDS if old is None else catalog.changed(old):
@@ -106,8 +104,8 @@ class ChainEndpoint:
             else FilteredCatalogs(whole, views)
         )
 
-    def _fold(self, links: Sequence[Link], filtered: FilteredOffers | None) -> None:
-        """Fold the chain, and only then replace the old one: a link may raise."""
+    def _fold(self, links: Sequence[Link], filtered: FilteredOffers | None) -> Handler:
+        """Fold the chain, and only then use its views: a link may raise."""
         whole = self._whole
         source = filtered if isinstance(filtered, FilteredCatalogs) else whole
         core = Core(source, self._providers)
@@ -120,7 +118,7 @@ class ChainEndpoint:
         door = _by_uri(source, handler) if links else handler
         handle = responding(fold(self._first, door), self._report)
         self._source, self._filtered = source, filtered
-        self.handle = handle if self._observe is None else self._observe(handle)
+        return handle if self._observe is None else self._observe(handle)
 
 
 def _log(words: str) -> None:

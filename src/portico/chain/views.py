@@ -142,7 +142,7 @@ class Views:
 
     def _through(self, link: Any, offer: Offer, owner: Owner, strict: bool) -> Offer:
         try:
-            # Links that stand for several others have a view for the start.
+            # A link made of several others has a separate view for the start.
             view = getattr(link, "strict_view", link.view) if strict else link.view
             made = view(offer)
             if not isinstance(made, Offer):

@@ -118,8 +118,8 @@ class CompositionOrder:
         call: Callable[[Request, Context, ItemRoute], Answer],
         views: Callable[[Sequence[Link]], Views],
     ) -> None:
-        """`links` are all that stand before each member, except those before the first one; `call`
-        calls the tool of a member."""
+        """`links` are those between the first member and each other one; `call` calls the tool of a
+        member."""
         self._members = list(members)
         self._links = links
         self._whole = whole
