@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 
 from portico.model.types import Endpoint
 from portico.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
@@ -37,7 +36,7 @@ async def serve_stdio(
         return await _serve_stdio(endpoint, out, max_line, drain_s, stop)
     opening = StartingEndpoint(endpoint, running)
     async with opening.starting(stop.set):
-        is_complete = await _serve_stdio(opening, out, max_line, drain_s, stop, opening.interrupt)
+        is_complete = await _serve_stdio(opening, out, max_line, drain_s, stop, opening)
     if opening.failure is not None:
         raise opening.failure
     return is_complete
@@ -49,9 +48,9 @@ async def _serve_stdio(
     max_line: int,
     drain_s: float,
     stop: asyncio.Event,
-    interrupted: Callable[[], object] | None = None,
+    opening: StartingEndpoint | None = None,
 ) -> bool:
-    restore_signals = stop_on_signals(stop, interrupted)
+    restore_signals = stop_on_signals(stop, None if opening is None else opening.interrupt)
     writer = writer_to(take_stdout() if out is None else out)
     server = StdioServer(endpoint, writer.write, max_line=max_line)
     ended, over = server.disconnected, stop.set
@@ -65,9 +64,12 @@ async def _serve_stdio(
     reader.open()
     await stop.wait()
     restore_signals()
-    # The client may have closed only its input (`echo ... | portico run`): its calls still get
-    # responses, within the limit.
-    await server.drain(drain_s)
+    if opening is not None and opening.failure is not None:
+        await server.calls.wait_idle()  # they get the reason as their error
+    else:
+        # The client may have closed only its input (`echo ... | portico run`): its calls still get
+        # responses, within the limit.
+        await server.drain(drain_s)
     reader.close()
     server.disconnected()
     with contextlib.suppress(TimeoutError):  # cancelled handlers may still use the lifespan
