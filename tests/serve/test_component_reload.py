@@ -75,10 +75,10 @@ def test_a_changed_file_replaces_its_component_and_calls_in_flight_finish(
         assert gateway.said("held__say") == "first"
         held = gateway.start("tools/call", {"name": "held__hold", "arguments": {}})
         assert until((workshop.folder / "held").exists)
-        workshop.file("words.py", 'WORD = "later"\n')
+        workshop.file("words.py", 'WORD = "changed"\n')
         workshop.file("held.py", HELD + MORE)
         assert until(lambda: "held__more" in gateway.tools())
-        assert gateway.said("held__say") == "later"
+        assert gateway.said("held__say") == "changed"
         (workshop.folder / "go").touch()
         assert text_in(gateway.answer_to(held)["result"]) == "held first"
     assert "held reloaded: its file has changed" in gateway.stderr()

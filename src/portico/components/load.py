@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -34,31 +34,43 @@ class LoadedFile(Struct, frozen=True):
     links: tuple[Link, ...] = ()
 
 
-def load_file(component: Component, handlers: ModuleType | None = None) -> LoadedFile:
+Imported = MutableMapping[str, ModuleType]
+"""Modules that are imported already, by the paths of their files."""
+
+
+def load_file(
+    component: Component, handlers: ModuleType | None = None, imported: Imported | None = None
+) -> LoadedFile:
     """Return the server and the links of a file; raises PorticoError.
 
-    `handlers` has the functions for a definitions file.
+    `handlers` has the functions for a definitions file. A file in `imported` is not imported again,
+    and the others are added to it.
     """
     path, variable = component.path, component.variable
     if component.kind == "definitions":
         return LoadedFile(_from_definitions(path, handlers))
-    module = import_file(path)
+    imported = {} if imported is None else imported
+    if path not in imported:
+        imported[path] = import_file(path)
+    found = vars(imported[path])
     if variable:
-        return _named(vars(module), path, variable)
-    links = _links_in(vars(module), path)
-    server = _server_in(vars(module), path, is_optional=bool(links))
-    return LoadedFile(server, links)
+        return _named(found, path, variable)
+    links = _links_in(found, path)
+    return LoadedFile(_server_in(found, path, is_optional=bool(links)), links)
 
 
-def load_links(component: Component) -> tuple[Link, ...]:
-    """Return the links of a middleware file; raises PorticoError if it has none."""
+def load_middleware(component: Component, imported: Imported) -> LoadedFile:
+    """Return the links of a file, and its server if it has one; raises PorticoError without links.
+
+    `imported` is that of `load_file`.
+    """
     if component.kind != "python":
         raise ComponentError(f"{component.argument}: not middleware; give a Python file")
-    links = load_file(component).links
-    if not links:
+    loaded = load_file(component, imported=imported)
+    if not loaded.links:
         what = "contains no middleware; define `def link(next):` or give FILE.py:NAME"
         raise ComponentError(f"{component.argument}: {what}")
-    return links
+    return loaded
 
 
 @loading()

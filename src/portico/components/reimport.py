@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import invalidate_caches
 from types import ModuleType
 
 
@@ -15,6 +16,7 @@ def forget_modules_beside(path: str) -> None:
     for name in list(sys.modules):
         if name.partition(".")[0] in beside - {"__main__", "portico"}:
             del sys.modules[name]
+    invalidate_caches()  # a module may be new
 
 
 def _is_beside(module: ModuleType | None, folder: str) -> bool:

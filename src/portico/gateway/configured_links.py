@@ -6,7 +6,7 @@ from functools import partial
 from msgspec import Struct
 
 from portico.components.classify import ComponentError, classify
-from portico.components.load import load_file, load_links
+from portico.components.load import Imported, load_middleware
 from portico.components.reimport import forget_modules_beside
 from portico.config.schema import Config, Timeouts, file_of
 from portico.gateway.local_server import LocalEntry, local_entries
@@ -41,9 +41,11 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
         forget_modules_beside(file)
     links: list[Link] = []
     servers: dict[str, Server] = {}
+    imported: Imported = {}
     for number, path in enumerate(config.gateway.links):
+        load = partial(_load, path, links, servers, imported)
         try:
-            await load_off_loop(partial(_load, path, links, servers), path, _IMPORT_S)
+            await load_off_loop(load, path, _IMPORT_S)
         except PorticoError as error:
             raise ComponentError(f"{config.path}: gateway.links[{number}]: {error}") from error
     clash = next((name for name in servers if name in set(others)), None)
@@ -52,15 +54,9 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
     return ConfiguredLinks(tuple(links), local_entries(servers, config))
 
 
-def _load(path: str, links: list[Link], servers: dict[str, Server]) -> None:
+def _load(path: str, links: list[Link], servers: dict[str, Server], imported: Imported) -> None:
     component = classify(path)
-    if component.variable or component.kind != "python":
-        links += load_links(component)
-        return
-    loaded = load_file(component)
-    if not loaded.links:
-        how = "define `def link(next):` or give FILE.py:NAME"
-        raise ComponentError(f"{path}: contains no middleware; {how}")
+    loaded = load_middleware(component, imported)
     links += loaded.links
     if loaded.server is not None:
         if component.name in servers:
