@@ -268,6 +268,9 @@ async def test_in_a_gateway_a_member_calls_any_tool_of_the_endpoint(version: str
         client = Client(QUESTION)
         assert text(await answer(Door(door), version, "again__hello", client)) == "Hello Ana"
         assert len(client.asked) == 1
+        alone = gateway.server_endpoint("again")
+        assert alone is not None
+        assert text(await answer(Door(alone), version, "total")) == "5"
 
 
 @ERAS

@@ -27,7 +27,7 @@ from portico.gateway.summary import ServerSummary, summarize
 from portico.gateway.tool_search import ToolSearch
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.model.types import Change, Link, Provider, Report
+from portico.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.model.wording import did_you_mean
 from portico.observe.observing import observing
 from portico.state.background import Background
@@ -158,7 +158,16 @@ class Registry:
             limit, views = self.config.gateway.name_limit, self._views(self._links)
             qualified = QualifiedLinks(member.name, self._links, lambda: self.merged, limit, views)
             own.insert(1, qualified)
-        return own
+        return [*own, self._with_downstream] if member.is_local else own
+
+    def _with_downstream(self, next: Handler) -> Handler:
+        """Let a member in this process call all tools, also at its own endpoint."""
+
+        def handle(request: Request, context: Context) -> Answer:
+            context.downstream = self.endpoint().handle
+            return next(request, context)
+
+        return handle
 
     def _views(self, links: Sequence[Link]) -> Views:
         return Views(links, self.report_failure, self._warn_once)

@@ -47,7 +47,10 @@ async def call_tool(context: Context, name: str, arguments: Mapping[str, Any]) -
     downstream, request = context.downstream, context.request
     if downstream is None or request is None:
         why = "no server is downstream of this one"
-        raise ToolError(f"cannot call {name!r}: {why}; compose it after this one, or in a gateway")
+        how = (
+            "put its server after this one in `portico run`, or set in_process = true in a gateway"
+        )
+        raise ToolError(f"cannot call {name!r}: {why}; {how}")
     if context.depth >= MAX_DEPTH:
         why = f"{MAX_DEPTH} tools call each other already"
         raise McpError(f"cannot call {name!r}: {why}; look for a tool that calls itself")
