@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.components.reimport import forget_modules_beside
+from portico.components.own_modules import forget_modules
 from portico.config.schema import ComponentEntry, Config, Timeouts
 from tests.gateway.registries import LEGACY, MODERN, Client, World, registry
 from tests.serve.components import CALC
@@ -140,6 +140,6 @@ def test_only_modules_beside_a_file_are_forgotten(
     names = ("beside_module", "beside_package", "beside_package.inner", "elsewhere_module")
     for name in names:
         __import__(name)
-    forget_modules_beside(str(tmp_path / "calc.py"))
+    forget_modules(str(tmp_path / "calc.py"))
     assert [name for name in names if name in sys.modules] == ["elsewhere_module"]
     del sys.modules["elsewhere_module"]

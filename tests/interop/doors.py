@@ -1,6 +1,6 @@
 """All ways in to a real server, watched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,11 @@ class Doors:
         http: Callable[[], RecordingProxy],
         websocket: "Callable[[], SocketProxy]",
         folder: Path,
+        more: Sequence[str] = (),
     ) -> None:
         """`http` and `websocket` give the proxy in front of the running server, which the first
-        use starts."""
+        use starts; `more` are further arguments of `portico run`."""
+        self._more = more
         self._component = component
         self._http = http
         self._websocket = websocket
@@ -35,7 +37,7 @@ class Doors:
         """The command that serves it over stdio, and writes the conversation down."""
         recording = self._folder / f"conversation-{len(self._recordings)}"
         self._recordings.append(recording)
-        return teed(recording, portico_run(self._component))
+        return teed(recording, portico_run(self._component, *self._more))
 
     def url(self, path: str = "/mcp") -> str:
         """Where it is served over HTTP, through a proxy that listens."""

@@ -60,11 +60,11 @@ def free_port() -> int:
 class Child:
     """A process whose stderr is kept, and that ends with the test."""
 
-    def __init__(self, command: list[str], pipes: int | None = None) -> None:
+    def __init__(self, command: list[str], pipes: int | None = None, cwd: Path = ROOT) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the child has ended)
         self._said = ""
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=pipes, stdout=pipes, stderr=self._errors
+            command, cwd=cwd, stdin=pipes, stdout=pipes, stderr=self._errors
         )
 
     def stderr(self) -> str:

@@ -34,6 +34,8 @@ class Client:
         self.answers: dict[bytes, bytes] = {}
         """Whole answers, by the id as it is written."""
         self._replies = answers or {}
+        self.is_over = False
+        """True when no more messages can come."""
         self._news = threading.Condition()
         self._numbers = itertools.count(1)
 
@@ -138,7 +140,8 @@ class Client:
 
     def _wait(self, done: Callable[[], bool], why: str) -> None:
         with self._news:
-            assert self._news.wait_for(done, WAIT_S), why
+            assert self._news.wait_for(lambda: done() or self.is_over, WAIT_S), why
+        assert done(), f"{why}: the connection has ended"
 
 
 class Pipes(Client):
@@ -187,6 +190,9 @@ class Pipes(Client):
     def _read(self) -> None:
         for line in self._out:
             self.hear(line.removesuffix(b"\n"))
+        with self._news:
+            self.is_over = True
+            self._news.notify_all()
 
 
 class Web(Client):

@@ -1,11 +1,13 @@
 """The fold of links around a handler, and the terminus of every chain."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from portico.model.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
+    RegistrationError,
 )
 from portico.model.message import Request, Response
 from portico.model.types import Handler, Link
@@ -18,8 +20,22 @@ def fold(links: Sequence[Link], innermost: Handler) -> Handler:
     """Wrap a handler in links, the first one outermost."""
     handler = innermost
     for link in reversed(links):
-        handler = link(handler)
+        handler = folded(link, handler)
     return handler
+
+
+def folded(link: Link, next: Handler) -> Handler:
+    """Return a link's own handler; raises RegistrationError if it returned none."""
+    made: object = link(next)
+    if not callable(made):
+        kind = type(made).__name__
+        raise RegistrationError(f"the link {link_name(link)!r} returned {kind}, not a handler")
+    return made
+
+
+def link_name(link: Any) -> str:
+    """Return the name of a link for messages: that of its function or class."""
+    return str(getattr(link, "__name__", None) or type(link).__name__)
 
 
 def terminus(request: Request) -> Response:

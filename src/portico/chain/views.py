@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
-from portico.chain.fold import CATALOG_UNKNOWN, terminus
+from portico.chain.fold import CATALOG_UNKNOWN, folded, link_name, terminus
 from portico.chain.visible_uris import VisibleUris
 from portico.model.context import Context
 from portico.model.errors import McpError, NameClash
@@ -225,13 +225,8 @@ def guarded_fold(
     Without views, no `source` is needed."""
     handler, view = innermost, 0
     for link in reversed(links):
-        handler = link(handler)
+        handler = folded(link, handler)
         if source is not None and hasattr(link, "view"):
             handler = guarded(view, handler, source)
             view += 1
     return handler
-
-
-def link_name(link: Any) -> str:
-    """Return the name of a link for messages: that of its function or class."""
-    return str(getattr(link, "__name__", None) or type(link).__name__)

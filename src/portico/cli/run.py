@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from portico.app import TransportOptions
     from portico.cli.usage import Parser
     from portico.components.classify import Component
-    from portico.components.composition import Composition
+    from portico.components.composition import Composer, Composition
     from portico.model.types import Link
     from portico.server import Server
     from portico.transport.custom_transport import Transport
@@ -55,31 +55,31 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     options = _options(argv)
     out = keep_stdout(options.http or options.transport)  # before the user's code is imported
     try:
-        return _serve(options, _composition(options), links, out)
+        return _serve(options, _composer(options), links, out)
     except LoadError as error:
         report_failure(error)
         return 1
 
 
 def _serve(
-    options: _Options, composition: "Composition", links: "Sequence[Link]", out: int | None
+    options: _Options, composer: "Composer", links: "Sequence[Link]", out: int | None
 ) -> int:
+    composition = composer.load()
     log_to_stderr()
     part = composition.parts[0]
     if len(composition.parts) > 1 or options.prefix or options.watch:
-        return _serve_composition(options, composition, tuple(links), out)
+        return _serve_composition(options, composition, composer, tuple(links), out)
     links = (*links, *composition.links)
     if part.server is None:
         return _serve_wrapped(options, part.component, links, out)
     return _serve_server(options, part.server, links, out)
 
 
-def _composition(options: _Options) -> "Composition":
+def _composer(options: _Options) -> "Composer":
     from portico.cli.aliases import ConfigAliases
     from portico.components.classify import InvalidArgument
-    from portico.components.composition import compose, named_components
+    from portico.components.composition import Composer, named_components
     from portico.components.cycles import enter
-    from portico.components.load import import_file
 
     aliases = ConfigAliases(options.config)
     components = named_components(options.component, options.override, aliases)
@@ -87,8 +87,7 @@ def _composition(options: _Options) -> "Composition":
         how = "add one or remove the option"
         raise InvalidArgument(f"--handlers needs a definitions file (.json); {how}")
     enter(components)
-    handlers = None if options.handlers is None else import_file(options.handlers)
-    return compose(components, handlers)
+    return Composer(components, options.handlers)
 
 
 def _serve_server(
@@ -125,7 +124,11 @@ def _serve_wrapped(
 
 
 def _serve_composition(
-    options: _Options, composition: "Composition", links: "tuple[Link, ...]", out: int | None
+    options: _Options,
+    composition: "Composition",
+    composer: "Composer",
+    links: "tuple[Link, ...]",
+    out: int | None,
 ) -> int:
     import shlex
 
@@ -141,6 +144,7 @@ def _serve_composition(
         prefixed=options.prefix,
         shadows=tuple(options.shadow),
         links=links,
+        composer=composer if options.watch else None,
         idle_s=0.0 if options.has_one_client else 300.0,
     )
     if options.transport is not None:
@@ -204,6 +208,8 @@ def _parser() -> "Parser":
     repeatable(add, "--shadow", str, "NAME", what)
     what = "use another component in place of the one with this name"
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
+    what = "reload a component when its file or a module beside it is saved"
+    add("--watch", action="store_true", help=what)
     parser.add_config()
     add_door(add)
     add_transport(add)

@@ -1,6 +1,6 @@
 """Puts components in order: the links before all of them, and each with the links before it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import ModuleType
 
 from msgspec import Struct
@@ -13,10 +13,12 @@ from portico.components.classify import (
     InvalidArgument,
     classify,
 )
-from portico.components.load import LoadedFile, load_file
+from portico.components.load import LoadedFile, LoadError, import_file, load_file
+from portico.components.own_modules import files_of, forget_modules
 from portico.model.types import Link
 from portico.model.wording import close_matches, did_you_mean
 from portico.server import Server
+from portico.state.own_line import own_files
 
 
 class Part(Struct, frozen=True):
@@ -63,23 +65,76 @@ def named_components(
     return list(found.values())
 
 
-def compose(components: Sequence[Component], handlers: ModuleType | None = None) -> Composition:
-    """Load the files among these components, and put all in order; raises PorticoError."""
+class Composer:
+    """Loads the files of components, and those that changed again."""
+
+    def __init__(self, components: Sequence[Component], handlers: str | None = None) -> None:
+        """`handlers` is the file with the functions for definitions."""
+        self._components = components
+        self._handlers = handlers
+        self._loaded: dict[str, LoadedFile] = {}
+        self._used: dict[str, set[str]] = {path: set() for path in self._paths()}
+        """By path, the files that were loaded with it so far, even if that failed later."""
+
+    def load(self) -> Composition:
+        """Load all files; raises PorticoError."""
+        return self._load(self._components)
+
+    def files(self) -> list[str]:
+        """Return the files to watch: the components and the modules beside them."""
+        for path, used in self._used.items():
+            used.update(files_of(path, self._paths()))
+        return [file for used in self._used.values() for file in used]
+
+    def reload(self, changed: Collection[str]) -> Composition:
+        """Load the components of changed files again; if one fails, raises PorticoError and keeps
+        all as they were."""
+        stale = [one for one in self._components if one.is_file and self._uses(one, changed)]
+        for component in stale:
+            forget_modules(component.path, self._paths())
+        if self._handlers is not None:
+            forget_modules(self._handlers, self._paths())
+        return self._load(stale)
+
+    def _paths(self) -> list[str]:
+        handlers = [] if self._handlers is None else [self._handlers]
+        return [*handlers, *(one.path for one in self._components if one.is_file)]
+
+    def _uses(self, component: Component, changed: Collection[str]) -> bool:
+        used = self._used[component.path]
+        if component.kind == "definitions" and self._handlers is not None:
+            used = used | self._used[self._handlers]
+        return any(file in changed for file in used)
+
+    def _load(self, components: Iterable[Component]) -> Composition:
+        needs_handlers = any(one.kind == "definitions" for one in components)
+        handlers = import_file(self._handlers) if self._handlers and needs_handlers else None
+        found = {one.name: self._load_file(one, handlers) for one in components if one.is_file}
+        composition = compose(self._components, {**self._loaded, **found})
+        self._loaded |= found
+        return composition
+
+    def _load_file(self, component: Component, handlers: ModuleType | None) -> LoadedFile:
+        try:
+            return load_file(component, handlers)
+        except LoadError as error:
+            # A module that failed is not loaded, but saving it may fix the component.
+            self._used[component.path].update(own_files(error.reason))
+            raise
+
+
+def compose(components: Sequence[Component], loaded: Mapping[str, LoadedFile]) -> Composition:
+    """Put components and their loaded files in order; raises ComponentError."""
     before: list[Link] = []
     between: list[Link] = []
     parts: list[Part] = []
     for component in components:
-        loaded = load_file(component, handlers) if component.is_file else LoadedFile()
-        (between if parts else before).extend(loaded.links)
-        if loaded.server is not None or not component.is_file:
-            parts.append(Part(component, loaded.server, tuple(between)))
+        file = loaded.get(component.name, LoadedFile())
+        (between if parts else before).extend(file.links)
+        if file.server is not None or not component.is_file:
+            parts.append(Part(component, file.server, tuple(between)))
     if not parts:
         names = ", ".join(component.label for component in components)
         what = "nothing is behind this middleware; add a server.py, a tools.json or a command"
         raise ComponentError(f"{names}: {what}")
     return Composition(tuple(before), tuple(parts))
-
-
-def by_name(parts: Iterable[Part]) -> Mapping[str, Part]:
-    """Return the parts by the names of their components."""
-    return {part.component.name: part for part in parts}

@@ -16,17 +16,18 @@ from portico.catalog.merge import Clash
 from portico.catalog.upstream_key import user_secret
 from portico.chain.endpoint import ChainEndpoint
 from portico.components.classify import Component, ComponentError
-from portico.components.composition import Composition
+from portico.components.composition import Composer, Composition
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config, Gateway, ServerEntry, Timeouts
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import Member
 from portico.gateway.member_kinds import MemberEnvironment, StderrSink
 from portico.gateway.registry import CompositionRules, Registry
-from portico.model.errors import McpError, StartError, TargetError
+from portico.model.errors import McpError, PorticoError, StartError, TargetError
 from portico.model.message import Request, Response
 from portico.model.types import Link
 from portico.protocol.codec import decoded
+from portico.state.file_watcher import FileWatcher
 from portico.state.report import failed, report
 from portico.state.stderr import STDERR
 from portico.state.watchdog import Watchdog
@@ -34,6 +35,7 @@ from portico.upstream.configured_address import address
 from portico.wires.wire import Address
 
 _WATCHDOG_S = 0.25
+_WATCH_INTERVAL_S = 0.3
 
 
 class CompositionOptions(Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ class CompositionOptions(Struct, frozen=True, kw_only=True):
     shadows: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
     """Links of the program that runs the composition, before all others."""
+    composer: Composer | None = None
+    """Loads changed files again; None to watch no files."""
     idle_s: float = 0.0
     """Stop a server after being idle for this long; 0 never does."""
 
@@ -64,6 +68,7 @@ class CompositionApp:
 
     def __init__(self, options: CompositionOptions) -> None:
         self._options = options
+        self._composition = options.composition
         self.stop = asyncio.Event()
         """Set to end the serving."""
         parts = options.composition.parts
@@ -96,15 +101,10 @@ class CompositionApp:
             report_failure=failed,
             record_call=_record_nothing,
             links=(*options.links, *options.composition.links),
-            local=self._local(options.composition),
-            rules=CompositionRules(
-                identity=self._identity,
-                prefixed=options.prefixed,
-                order=tuple(part.component.name for part in parts),
-                shadows=frozenset(options.shadows),
-                links={part.component.name: part.links for part in parts if part.links},
-            ),
+            local=_local(options.composition),
+            rules=self._rules(options.composition),
         )
+        self._watcher: FileWatcher | None = None
 
     @property
     def endpoint(self) -> ChainEndpoint:
@@ -117,10 +117,46 @@ class CompositionApp:
         try:
             await self._prepare()
             self._registry.start()
+            self._watch()
             with Watchdog(_WATCHDOG_S, report):
                 yield
         finally:
+            if self._watcher is not None:
+                await self._watcher.close()
             await self._registry.close()
+
+    def _watch(self) -> None:
+        composer = self._options.composer
+        if composer is not None:
+            self._watcher = FileWatcher(composer.files, self._reload, _WATCH_INTERVAL_S)
+            self._watcher.start()
+
+    async def _reload(self, changed: frozenset[str]) -> None:
+        """Load changed files again; calls in flight finish in the old ones."""
+        composer, registry = self._options.composer, self._registry
+        assert composer is not None
+        names = ", ".join(sorted({os.path.basename(path) for path in changed}))
+        try:
+            composition = await asyncio.to_thread(composer.reload, changed)
+            links = (*self._options.links, *composition.links)
+            await registry.recompose(_local(composition), links, self._rules(composition))
+        except Exception as error:  # noqa: BLE001  (a link may raise anything)
+            is_ours = isinstance(error, PorticoError)
+            why = str(error) if is_ours else f"{type(error).__name__}: {error}"
+            report(f"{names} changed, but was not reloaded; keeping the previous version: {why}")
+            return
+        self._composition = composition
+        report(f"{names} changed; reloaded")
+
+    def _rules(self, composition: Composition) -> CompositionRules:
+        parts, options = composition.parts, self._options
+        return CompositionRules(
+            identity=self._identity,
+            prefixed=options.prefixed,
+            order=tuple(part.component.name for part in parts),
+            shadows=frozenset(options.shadows),
+            links={part.component.name: part.links for part in parts if part.links},
+        )
 
     async def _prepare(self) -> None:
         """List what is not known yet, so that a clash is found before a client sees a name."""
@@ -137,16 +173,9 @@ class CompositionApp:
             if member.is_local:
                 await _start(member)
 
-    def _local(self, composition: Composition) -> Mapping[str, LocalEntry]:
-        return {
-            part.component.name: LocalEntry(name=part.component.name, server=part.server)
-            for part in composition.parts
-            if part.server is not None
-        }
-
     def _identity(self) -> Identity:
         """Return the identity of the only component, or one for all of them."""
-        options, parts = self._options, self._options.composition.parts
+        options, parts = self._options, self._composition.parts
         only = parts[0].server if len(parts) == 1 else None
         if only is not None and not options.name:
             return only.identity
@@ -170,6 +199,14 @@ class CompositionApp:
             environment=dict(os.environ),
             overheard=lambda line: on_stderr(entry.name, line),
         )
+
+
+def _local(composition: Composition) -> Mapping[str, LocalEntry]:
+    return {
+        part.component.name: LocalEntry(name=part.component.name, server=part.server)
+        for part in composition.parts
+        if part.server is not None
+    }
 
 
 def _entry(component: Component, idle_s: float) -> ServerEntry:

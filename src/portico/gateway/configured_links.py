@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from portico.components.classify import ComponentError, classify
 from portico.components.load import Imported, load_middleware
-from portico.components.reimport import forget_modules_beside
+from portico.components.own_modules import forget_modules
 from portico.config.schema import Config, Timeouts, file_of
 from portico.gateway.local_server import LocalEntry, local_entries
 from portico.gateway.off_loop import load_off_loop
@@ -38,7 +38,7 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
     if not config.gateway.links:
         return ConfiguredLinks()
     for file in files_of(config):
-        forget_modules_beside(file)
+        forget_modules(file)
     links: list[Link] = []
     servers: dict[str, Server] = {}
     imported: Imported = {}

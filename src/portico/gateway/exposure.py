@@ -56,7 +56,7 @@ class Exposure:
     def __init__(
         self,
         registry: MemberRegistry,
-        identity: Identity,
+        identity: Callable[[], Identity],
         *,
         searches: bool,
         summarize: Callable[[Merged, Sequence[str]], str],
@@ -197,7 +197,7 @@ class Exposure:
         if known is None or known[0] is not merged or known[1] is not config:
             self._revision += 1
             summary = self._summarize(merged, self.servers())
-            identity = self._identity
+            identity = self._identity()
             if self._searches:
                 words = f"{INSTRUCTIONS} Servers: {summary}"
                 identity = msgspec.structs.replace(identity, instructions=words)

@@ -8,7 +8,7 @@ from portico.catalog.catalog import Catalog
 from portico.chain.core import Hub
 from portico.components.classify import ComponentError, classify
 from portico.components.load import import_file, load_file
-from portico.components.reimport import forget_modules_beside
+from portico.components.own_modules import forget_modules
 from portico.config.schema import ComponentEntry
 from portico.gateway.local_server import LocalServer
 from portico.gateway.off_loop import ImportTimeout, load_off_loop
@@ -157,7 +157,7 @@ def _server_of(entry: ComponentEntry) -> Server:
         why = "a server of another library, which needs its own process"
         raise ComponentError(f"{entry.path}: {why}; remove in_process")
     for file in entry.files:
-        forget_modules_beside(file)
+        forget_modules(file)
     loaded = load_file(component, import_file(entry.handlers) if entry.handlers else None)
     if loaded.server is None:
         how = "write it in gateway.links instead"

@@ -6,8 +6,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from portico.catalog.merge import ItemRoute, Merged
-from portico.chain.fold import fold, terminus
-from portico.chain.views import Views, guarded_fold, link_name
+from portico.chain.fold import fold, link_name, terminus
+from portico.chain.views import Views, guarded_fold
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.rewrite import reference_of
 from portico.model.context import Context

@@ -211,7 +211,7 @@ class Registry:
 
         exposure = Exposure(
             self,
-            self._identity(),
+            self._identity,
             searches=searches,
             summarize=self._summary,
             servers=servers if group else None,
@@ -222,11 +222,7 @@ class Registry:
         observe = observing(router.record)
         providers: list[Provider] = [router] if metatools is None else [router, metatools]
         first = [] if metatools is None else [metatools.unwrapping]
-        if self._rules is not None:
-            names, links = self._rules.order or tuple(self.members), self._rules.links
-            router.order = CompositionOrder(
-                names, links, lambda: exposure.whole, router.call, self._views
-            )
+        router.order = self._order_of(router, exposure)
         endpoint = ChainEndpoint(
             exposure,
             providers,
@@ -418,6 +414,33 @@ class Registry:
         self._publish_timer = None
         for exposure, _ in self._endpoints.values():
             exposure.publish_changes()
+
+    async def recompose(
+        self, local: Mapping[str, LocalEntry], links: Sequence[Link], rules: CompositionRules
+    ) -> None:
+        """Apply changed members in this process, and changed links; raises if a link fails, and
+        changes nothing then."""
+        before = self._rules
+        try:
+            self._use_rules(rules)
+            self.relink(links)
+        except BaseException:
+            self._use_rules(before)
+            self.relink(self._links)
+            raise
+        await self.apply(self.config, local)
+
+    def _use_rules(self, rules: CompositionRules | None) -> None:
+        self._rules = rules
+        for exposure, endpoint in self._endpoints.values():
+            router = self._routers[endpoint]
+            router.order = self._order_of(router, exposure)
+
+    def _order_of(self, router: Router, exposure: Exposure) -> CompositionOrder | None:
+        if self._rules is None:
+            return None
+        names, links = self._rules.order or tuple(self.members), self._rules.links
+        return CompositionOrder(names, links, lambda: exposure.whole, router.call, self._views)
 
     async def apply(self, config: Config, local: Mapping[str, LocalEntry] | None = None) -> None:
         """Apply a changed config, and changed members in this process.

@@ -63,6 +63,7 @@ class FileWatcher:
             self._stamps = now
             if changed:
                 await self._changed(changed)
+                self._stamps = {**self._now(), **now}  # with those that were first read just now
 
     def _differing(self, now: Mapping[str, Stamp | None]) -> frozenset[str]:
         """Return the changed files; a file that was not watched before has not changed."""

@@ -16,14 +16,28 @@ def own_line(error: BaseException, file: str = "") -> str:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{_shown(error.filename)}:{error.lineno}"
     found = ""
-    foreign = _foreign()
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if name == file or not name.startswith(foreign):
+        if name == file or is_own(name):
             found = f"{_shown(name)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found
+
+
+def own_files(error: BaseException) -> set[str]:
+    """Return the user's own files in a traceback."""
+    found = {str(error.filename)} if isinstance(error, SyntaxError) else set()
+    trace = error.__traceback__
+    while trace is not None:
+        found.add(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return {file for file in found if is_own(file)}
+
+
+def is_own(file: str) -> bool:
+    """True unless a file belongs to Portico, to Python or to an installed package."""
+    return not file.startswith(_foreign())
 
 
 @cache

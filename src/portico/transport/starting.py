@@ -25,11 +25,16 @@ class StartingEndpoint:
         self._start: asyncio.Task[None] | None = None
         self.failure: Exception | None = None
         """Why it did not start."""
-        self.handle: Handler = self._wait
+        self._is_started = False
+
+    @property
+    def handle(self) -> Handler:
+        """Answers a request; before the start, when that is complete."""
+        return self._endpoint.handle if self._is_started else self._wait
 
     async def _wait(self, request: Request, context: Context) -> Response:
         await self._ready.wait()
-        if self.handle != self._wait:
+        if self._is_started:
             return await self._endpoint.handle(request, context)
         if not request.id:
             return NOTHING
@@ -57,7 +62,7 @@ class StartingEndpoint:
     async def _enter(self, stack: AsyncExitStack, stop: Callable[[], object]) -> None:
         try:
             await stack.enter_async_context(self._running)
-            self.handle = self._endpoint.handle  # from now on, at no cost
+            self._is_started = True
         except Exception as error:  # noqa: BLE001  (the server's caller gets it)
             self.failure = error
             stop()
