@@ -1,6 +1,6 @@
 """Servers, components and middleware of one config, as the official SDK's client sees them."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ToolsListChanged
 
 from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, code_of, only_one
@@ -145,15 +144,27 @@ async def test_progress_and_questions_pass(connect: Connect) -> None:
 
 async def test_a_changed_list_is_announced(connect: Connect, era: str) -> None:
     heard = Heard()
+    # One list for each era: both have the same gateway over HTTP.
+    kind = "prompts" if era == "modern" else "tools"
     async with connect(message_handler=heard) as client:
-        await client.list_tools()
+
+        async def is_grown() -> bool:
+            if kind == "prompts":
+                return "features__grown" in {
+                    one.name for one in (await client.list_prompts()).prompts
+                }
+            return "features__grown" in {one.name for one in (await client.list_tools()).tools}
+
+        async def grow(announced: Callable[[], Awaitable[Any]]) -> None:
+            assert not await is_grown()
+            await client.call_tool("features__grow", {"kind": kind})
+            await announced()
+            while not await is_grown():  # that was of the start
+                await announced()
+
         if era == "modern":
-            async with client.listen(tools_list_changed=True) as events:
-                await client.call_tool("features__grow", {"kind": "tools"})
-                assert await anext(events) == ToolsListChanged()
+            async with client.listen(prompts_list_changed=True) as events:
+                await grow(events.__anext__)
         else:
-            await client.call_tool("features__grow", {"kind": "tools"})
-            await heard.next(types.ToolListChangedNotification)
-        names = {tool.name for tool in (await client.list_tools()).tools}
-        await client.call_tool("features__shrink", {"kind": "tools"})
-        assert "features__grown" in names
+            await grow(lambda: heard.next(types.ToolListChangedNotification))
+        assert await is_grown()
