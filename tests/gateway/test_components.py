@@ -21,6 +21,19 @@ def more() -> str:
     return "more"
 '''
 
+TWICE = '''
+from portico import Context, Server
+
+server = Server("twice")
+
+
+@server.tool
+async def double(number: int, context: Context) -> str:
+    """Double a number."""
+    result = await context.call_tool("calc__add", {"a": number, "b": number})
+    return result.text
+'''
+
 
 def entry(path: Path, **more: object) -> ComponentEntry:
     return ComponentEntry(name="calc", path=str(path), in_process=True, **more)  # type: ignore[arg-type]
@@ -47,6 +60,21 @@ async def test_a_component_is_imported_by_its_first_call(tmp_path: Path, version
         alone = Client(endpoint, version)
         assert await alone.names() == ["add"]
         assert await alone.said("add", a=1, b=1) == "2"
+
+
+async def test_a_component_in_the_process_calls_tools_of_other_members(tmp_path: Path) -> None:
+    (tmp_path / "calc.py").write_text(CALC)
+    path = tmp_path / "twice.py"
+    path.write_text(TWICE)
+    twice = ComponentEntry(name="twice", path=str(path), in_process=True)
+    both = {"twice": twice, "calc": entry(tmp_path / "calc.py")}
+    for version in (LEGACY, MODERN):
+        found = Config(path="portico.toml", components=both)
+        async with registry(World(), found, expose="all") as gateway:
+            client = Client(gateway.endpoint(), version)
+            if version == LEGACY:
+                await client.hello()
+            assert await client.said("twice__double", number=21) == "42"
 
 
 async def test_only_real_changes_are_published(tmp_path: Path, clock: Clock) -> None:

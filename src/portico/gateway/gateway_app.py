@@ -97,6 +97,7 @@ class GatewayApp:
             local={**options.local, **configured.local},
         )
         self.registry.check_links()
+        self._relinking = asyncio.Lock()  # the chain that was requested last is the one that stays
         self._links_problem = ""
         """Why the links of the config are not in use; empty if they are."""
         self._routes_changed: list[Callable[[], None]] = []
@@ -211,8 +212,9 @@ class GatewayApp:
         """
         options = self._options
         try:
-            configured = await load_configured(config, options.local)
-            self.registry.relink((*options.links, *configured.links))
+            async with self._relinking:
+                configured = await load_configured(config, options.local)
+                self.registry.relink((*options.links, *configured.links))
         except Exception as error:  # noqa: BLE001  (a link may raise anything)
             words = (
                 str(error)
