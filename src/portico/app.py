@@ -59,46 +59,6 @@ class TransportOptions(TypedDict, total=False):
     drain_s: float
 
 
-def serve_stdio(
-    server: "Server",
-    *,
-    links: Sequence[Link] = (),
-    out: int | None = None,
-    drain_s: float = DRAIN_S,
-) -> int:
-    """Serve one client over stdin and stdout until it disconnects; return the exit code."""
-    from portico.transport.stdio import serve_stdio as over_pipes
-
-    served = over_pipes(server.endpoint(links), out=out, drain_s=drain_s, running=_lifespan(server))
-    return 0 if _run_pipes(served) else 1
-
-
-def serve_http(
-    server: "Server", address: str, *, links: Sequence[Link] = (), **options: Unpack[HttpOptions]
-) -> None:
-    """Serve over HTTP at `[HOST:]PORT` until SIGTERM arrives."""
-    listener = _HttpListener(address, **options)
-    _run(listener.serve(server.endpoint(links), running=_lifespan(server)))
-
-
-def _lifespan(server: "Server") -> "AbstractAsyncContextManager[object] | None":
-    return server.running() if server.has_lifespan else None
-
-
-def serve_transport(
-    server: "Server",
-    transport: "Transport",
-    *,
-    links: Sequence[Link] = (),
-    **options: Unpack[TransportOptions],
-) -> int:
-    """Serve over a transport of the user's own until it returns; return the exit code."""
-    from portico.transport.custom_transport import serve_over
-
-    _run(serve_over(transport, server.endpoint(links), running=_lifespan(server), **options))
-    return 0
-
-
 class EndpointApp(Protocol):
     """An endpoint and the servers behind it, from start to end."""
 
@@ -111,70 +71,56 @@ class EndpointApp(Protocol):
         """The endpoint to serve."""
         ...
 
-    def running(self) -> "AbstractAsyncContextManager[None]":
-        """Start it; afterwards close it."""
+    def running(self) -> "AbstractAsyncContextManager[object] | None":
+        """Return the context to serve in, which starts and closes the servers; None if nothing has
+        to be started."""
         ...
 
 
-def wrap_stdio(
-    wrap_options: "WrapOptions", *, out: int | None = None, drain_s: float = DRAIN_S
-) -> int:
-    """Serve one upstream over stdin and stdout; return the exit code."""
+AppFactory = Callable[[str | None], EndpointApp]
+"""Makes an app inside a running event loop. Its argument is the URL of the HTTP endpoint, empty for
+another transport, and None for the only client of stdio."""
+
+
+class _ServerApp:
+    """A `Server` behind links."""
+
+    failure: McpError | None = None
+
+    def __init__(self, server: "Server", links: Sequence[Link]) -> None:
+        self.stop = asyncio.Event()
+        self.endpoint = server.endpoint(links)
+        self._server = server
+
+    def running(self) -> "AbstractAsyncContextManager[object] | None":
+        return self._server.running() if self._server.has_lifespan else None
+
+
+def server_app(server: "Server", links: Sequence[Link] = ()) -> AppFactory:
+    """Return the factory that serves a server."""
+    return lambda _: _ServerApp(server, links)
+
+
+def wrap_app(options: "WrapOptions") -> AppFactory:
+    """Return the factory that serves one upstream."""
     from portico.wrap_app import WrapApp
 
-    return _app_stdio(lambda: WrapApp(wrap_options, alone=True), out, drain_s)
+    return lambda url: WrapApp(options, alone=url is None, url=url or "")
 
 
-def wrap_http(wrap_options: "WrapOptions", address: str, **options: Unpack[HttpOptions]) -> int:
-    """Serve one upstream over HTTP at `[HOST:]PORT`; return the exit code."""
-    from portico.wrap_app import WrapApp
-
-    return _app_http(lambda url: WrapApp(wrap_options, alone=False, url=url), address, options)
-
-
-def wrap_transport(
-    wrap_options: "WrapOptions", transport: "Transport", **options: Unpack[TransportOptions]
-) -> int:
-    """Serve one upstream over a transport of the user's own; return the exit code."""
-    from portico.wrap_app import WrapApp
-
-    return _app_transport(lambda: WrapApp(wrap_options, alone=False), transport, options)
-
-
-def composition_stdio(
-    composition: "CompositionOptions", *, out: int | None = None, drain_s: float = DRAIN_S
-) -> int:
-    """Serve several components as one server over stdin and stdout; return the exit code."""
+def composition_app(options: "CompositionOptions") -> AppFactory:
+    """Return the factory that serves several components as one server."""
     from portico.gateway.composition_app import CompositionApp
 
-    return _app_stdio(lambda: CompositionApp(composition), out, drain_s)
+    return lambda _: CompositionApp(options)
 
 
-def composition_http(
-    composition: "CompositionOptions", address: str, **options: Unpack[HttpOptions]
-) -> int:
-    """Serve several components as one server over HTTP; return the exit code."""
-    from portico.gateway.composition_app import CompositionApp
-
-    return _app_http(lambda _: CompositionApp(composition), address, options)
-
-
-def composition_transport(
-    composition: "CompositionOptions",
-    transport: "Transport",
-    **options: Unpack[TransportOptions],
-) -> int:
-    """Serve several components as one server over a transport of the user's own."""
-    from portico.gateway.composition_app import CompositionApp
-
-    return _app_transport(lambda: CompositionApp(composition), transport, options)
-
-
-def _app_stdio(make: "Callable[[], EndpointApp]", out: int | None, drain_s: float) -> int:
+def app_stdio(make: AppFactory, *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
+    """Serve one client over stdin and stdout until it disconnects; return the exit code."""
     from portico.transport.stdio import serve_stdio as over_pipes
 
     async def serve() -> int:
-        app = make()
+        app = make(None)
         is_complete = await over_pipes(
             app.endpoint, out=out, drain_s=drain_s, stop=app.stop, running=app.running()
         )
@@ -185,7 +131,8 @@ def _app_stdio(make: "Callable[[], EndpointApp]", out: int | None, drain_s: floa
     return _run_pipes(serve())
 
 
-def _app_http(make: "Callable[[str], EndpointApp]", address: str, options: HttpOptions) -> int:
+def app_http(make: AppFactory, address: str, **options: Unpack[HttpOptions]) -> int:
+    """Serve over HTTP at `[HOST:]PORT` until SIGTERM arrives; return the exit code."""
     listener = _HttpListener(address, **options)
 
     async def serve() -> int:
@@ -197,18 +144,48 @@ def _app_http(make: "Callable[[str], EndpointApp]", address: str, options: HttpO
     return _run(serve())
 
 
-def _app_transport(
-    make: "Callable[[], EndpointApp]", transport: "Transport", options: TransportOptions
+def app_transport(
+    make: AppFactory, transport: "Transport", **options: Unpack[TransportOptions]
 ) -> int:
+    """Serve over a transport of the user's own until it returns; return the exit code."""
     from portico.transport.custom_transport import serve_over
 
     async def serve() -> int:
-        app = make()
-        async with app.running():
-            await serve_over(transport, app.endpoint, stop=app.stop, **options)
+        app = make("")
+        running = app.running()
+        await serve_over(transport, app.endpoint, stop=app.stop, running=running, **options)
         return 0
 
     return _run(serve())
+
+
+def serve_stdio(
+    server: "Server",
+    *,
+    links: Sequence[Link] = (),
+    out: int | None = None,
+    drain_s: float = DRAIN_S,
+) -> int:
+    """Serve a server's only client over stdin and stdout; return the exit code."""
+    return app_stdio(server_app(server, links), out=out, drain_s=drain_s)
+
+
+def serve_http(
+    server: "Server", address: str, *, links: Sequence[Link] = (), **options: Unpack[HttpOptions]
+) -> None:
+    """Serve a server over HTTP at `[HOST:]PORT` until SIGTERM arrives."""
+    app_http(server_app(server, links), address, **options)
+
+
+def serve_transport(
+    server: "Server",
+    transport: "Transport",
+    *,
+    links: Sequence[Link] = (),
+    **options: Unpack[TransportOptions],
+) -> int:
+    """Serve a server over a transport of the user's own; return the exit code."""
+    return app_transport(server_app(server, links), transport, **options)
 
 
 def gateway_stdio(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from portico.app import AppFactory, wrap_app
 from portico.cli import wrap
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
@@ -33,18 +34,23 @@ class Asked:
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
     found = Asked()
 
-    def over_http(wrapping: WrapOptions, address: str, **more: Any) -> int:
-        found.wrapping, found.http, found.more = wrapping, address, more
+    def over_http(make: AppFactory, address: str, **more: Any) -> int:
+        found.http, found.more = address, more
         return 0
 
-    def over_stdio(wrapping: WrapOptions, **more: Any) -> int:
-        found.wrapping, found.http, found.more = wrapping, None, more
+    def over_stdio(make: AppFactory, **more: Any) -> int:
+        found.http, found.more = None, more
         return 0
+
+    def wrapped(options: WrapOptions) -> AppFactory:
+        found.wrapping = options
+        return wrap_app(options)
 
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
     monkeypatch.setattr("portico.transport.stdio.take_stdout", lambda: 1)
-    monkeypatch.setattr("portico.app.wrap_http", over_http)
-    monkeypatch.setattr("portico.app.wrap_stdio", over_stdio)
+    monkeypatch.setattr("portico.app.wrap_app", wrapped)
+    monkeypatch.setattr("portico.app.app_http", over_http)
+    monkeypatch.setattr("portico.app.app_stdio", over_stdio)
     return found
 
 

@@ -3,19 +3,17 @@
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.serve_server import serve_server
 from portico.cli.stderr import keep_stdout, log_to_stderr, print_own_traceback, report_waiting
 from portico.components.load import LoadError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from portico.app import TransportOptions
+    from portico.app import AppFactory, TransportOptions
     from portico.cli.usage import Parser
-    from portico.components.classify import Component
     from portico.components.composition import Composer, Composition
+    from portico.gateway.composition_app import CompositionOptions
     from portico.model.types import Link
-    from portico.server import Server
     from portico.transport.custom_transport import Transport
 
 
@@ -64,15 +62,40 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
 def _serve(
     options: _Options, composer: "Composer", links: "Sequence[Link]", out: int | None
 ) -> int:
-    composition = composer.load()
+    from portico.app import app_http, app_stdio, app_transport
+
+    what, make = _app(options, composer, tuple(links))
     log_to_stderr()
+    if options.transport is not None:
+        return app_transport(make, options.loaded_transport, **options.over)
+    if options.http is None:
+        report_waiting(what, "portico run --http 8000 ...")
+        return app_stdio(make, out=out, drain_s=options.drain)
+    return app_http(make, options.http, **options.at)
+
+
+def _app(
+    options: _Options, composer: "Composer", links: "tuple[Link, ...]"
+) -> "tuple[str, AppFactory]":
+    """Load the components; return their name for people, and the factory that serves them."""
+    from portico.app import composition_app, server_app, wrap_app
+
+    composition = composer.load()
     part = composition.parts[0]
     if len(composition.parts) > 1 or options.prefix or options.watch:
-        return _serve_composition(options, composition, composer, tuple(links), out)
+        from portico.model.wording import counted
+
+        what = counted(len(composition.parts), "component")
+        return what, composition_app(_composed(options, composition, composer, links))
     links = (*links, *composition.links)
-    if part.server is None:
-        return _serve_wrapped(options, part.component, links, out)
-    return _serve_server(options, part.server, links, out)
+    if part.server is None:  # a single command or URL is served as `wrap` does
+        from portico.cli.wrap import options_of
+
+        wrap_options = options_of(part.component, options, links)
+        return wrap_options.address.name, wrap_app(wrap_options)
+    if options.name:
+        part.server.rename(options.name)
+    return part.server.name, server_app(part.server, links)
 
 
 def _composer(options: _Options) -> "Composer":
@@ -90,53 +113,18 @@ def _composer(options: _Options) -> "Composer":
     return Composer(components, options.handlers)
 
 
-def _serve_server(
-    options: _Options, server: "Server", links: "Sequence[Link]", out: int | None
-) -> int:
-    if options.name:
-        server.rename(options.name)
-    if options.transport is not None:
-        from portico.app import serve_transport
-
-        return serve_transport(server, options.loaded_transport, links=links, **options.over)
-    return serve_server(server, options.http, links, out, options.at, "portico run --http 8000 ...")
-
-
-def _serve_wrapped(
-    options: _Options, component: "Component", links: "Sequence[Link]", out: int | None
-) -> int:
-    """Serve a single command or URL as `wrap` does."""
-    from portico.cli.wrap import options_of
-
-    wrap_options = options_of(component, options, tuple(links))
-    if options.transport is not None:
-        from portico.app import wrap_transport
-
-        return wrap_transport(wrap_options, options.loaded_transport, **options.over)
-    if options.http is None:
-        from portico.app import wrap_stdio
-
-        report_waiting(wrap_options.address.name, "portico run --http 8000 ...")
-        return wrap_stdio(wrap_options, out=out, drain_s=options.drain)
-    from portico.app import wrap_http
-
-    return wrap_http(wrap_options, options.http, **options.at)
-
-
-def _serve_composition(
+def _composed(
     options: _Options,
     composition: "Composition",
     composer: "Composer",
     links: "tuple[Link, ...]",
-    out: int | None,
-) -> int:
+) -> "CompositionOptions":
     import shlex
 
     from portico import __version__
     from portico.gateway.composition_app import CompositionOptions
-    from portico.model.wording import counted
 
-    served = CompositionOptions(
+    return CompositionOptions(
         composition=composition,
         label=f"portico run {shlex.join(options.component)}",
         version=__version__,
@@ -147,19 +135,6 @@ def _serve_composition(
         composer=composer if options.watch else None,
         idle_s=0.0 if options.has_one_client else 300.0,
     )
-    if options.transport is not None:
-        from portico.app import composition_transport
-
-        return composition_transport(served, options.loaded_transport, **options.over)
-    if options.http is None:
-        from portico.app import composition_stdio
-
-        what = counted(len(composition.parts), "component")
-        report_waiting(what, "portico run --http 8000 ...")
-        return composition_stdio(served, out=out, drain_s=options.drain)
-    from portico.app import composition_http
-
-    return composition_http(served, options.http, **options.at)
 
 
 def report_failure(error: LoadError) -> None:

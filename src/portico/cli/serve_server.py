@@ -1,4 +1,4 @@
-"""Serves one `Server`, for `portico run` and `server.run()`."""
+"""Serves a server of the user's program, for `server.run()`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,27 +13,6 @@ if TYPE_CHECKING:
     from portico.app import HttpOptions
 
 
-def serve_server(
-    server: Server,
-    http: str | None,
-    links: Sequence[Link],
-    out: int | None,
-    options: "HttpOptions",
-    over_http: str,
-) -> int:
-    """Serve over stdio, or over HTTP at an address; return the exit code. `over_http` is the
-    hint at a terminal."""
-    if http is None:
-        from portico.app import serve_stdio
-
-        report_waiting(server.name, over_http)
-        return serve_stdio(server, links=links, out=out, drain_s=options["drain_s"])
-    from portico.app import serve_http
-
-    serve_http(server, http, links=links, **options)
-    return 0
-
-
 def run_server(
     server: Server, http: str | None, links: Sequence[Link], options: "HttpOptions"
 ) -> int:
@@ -43,9 +22,15 @@ def run_server(
         raise RuntimeError(f"server.run() cannot be called in a running event loop; {how}")
 
     def serve() -> int:
+        from portico.app import app_http, app_stdio, server_app
+
         out = keep_stdout(http)
         log_to_stderr()
-        return serve_server(server, http, links, out, options, 'server.run(http="8000")')
+        make = server_app(server, links)
+        if http is not None:
+            return app_http(make, http, **options)
+        report_waiting(server.name, 'server.run(http="8000")')
+        return app_stdio(make, out=out, drain_s=options["drain_s"])
 
     return embedded(serve)
 

@@ -62,16 +62,14 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     options = _options(argv)
     log_to_stderr()
     out = keep_stdout(options.http)
-    if options.http is None:
-        from portico.app import wrap_stdio
+    from portico.app import app_http, app_stdio, wrap_app
 
+    if options.http is None:
         wrap_options = _wrap_options(options, links)
         program = "" if options.target[0].startswith(_URLS) else options.target[0]
         report_waiting(wrap_options.address.name, "portico wrap --http 8000 ...", program)
-        return wrap_stdio(wrap_options, out=out, drain_s=options.drain)
-    from portico.app import wrap_http
-
-    return wrap_http(_wrap_options(options, links), options.http, **options.at)
+        return app_stdio(wrap_app(wrap_options), out=out, drain_s=options.drain)
+    return app_http(wrap_app(_wrap_options(options, links)), options.http, **options.at)
 
 
 def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":

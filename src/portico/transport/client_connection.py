@@ -40,7 +40,8 @@ class Connection:
     ) -> None:
         """`send` gets each message for the client, as JSON without a line break, and does not
         wait. `principal` and `data` are for the context of each request."""
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        """The handler of its requests, which may be replaced."""
         self._out = send
         self._principal = principal
         self._data = data
@@ -147,7 +148,7 @@ class Connection:
             batch = Batch(lambda answers: self._send(answers) if answers else None, now=True)
             who, data = self._principal, self._data
             context = Context(principal=who, data=data, session=self.session, peer=self)
-            batch.serve(inbound, self._endpoint, self.calls, context)
+            batch.serve(inbound, self.endpoint, self.calls, context)
 
     def _serve(self, request: Request) -> None:
         if not request.id and request.method == "notifications/cancelled":
@@ -162,7 +163,7 @@ class Connection:
             return
         who, data = self._principal, self._data
         context = Context(principal=who, data=data, session=self.session, peer=self)
-        answer = self._endpoint.handle(request, context)
+        answer = self.endpoint.handle(request, context)
         if type(answer) is Response:
             self._reply(answer)
         elif isinstance(answer, Pending):

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from portico.model.context import Context
 from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import NOTHING, Request, Response
-from portico.model.types import Endpoint, Handler
+from portico.model.types import Endpoint
 from portico.protocol.codec import error_response
 from portico.transport.calls_in_flight import shutdown_error
 
@@ -26,13 +26,10 @@ class StartingEndpoint:
         self.failure: Exception | None = None
         """Why it did not start."""
         self._is_started = False
+        self.on_start: Callable[[Endpoint], None] | None = None
+        """Called with the endpoint itself, which needs nothing in front of it once it runs."""
 
-    @property
-    def handle(self) -> Handler:
-        """Answers a request; before the start, when that is complete."""
-        return self._endpoint.handle if self._is_started else self._wait
-
-    async def _wait(self, request: Request, context: Context) -> Response:
+    async def handle(self, request: Request, context: Context) -> Response:
         await self._ready.wait()
         if self._is_started:
             return await self._endpoint.handle(request, context)
@@ -63,6 +60,8 @@ class StartingEndpoint:
         try:
             await stack.enter_async_context(self._running)
             self._is_started = True
+            if self.on_start is not None:
+                self.on_start(self._endpoint)
         except Exception as error:  # noqa: BLE001  (the server's caller gets it)
             self.failure = error
             stop()

@@ -53,6 +53,12 @@ async def _serve_stdio(
     restore_signals = stop_on_signals(stop, None if opening is None else opening.interrupt)
     writer = writer_to(take_stdout() if out is None else out)
     server = StdioServer(endpoint, writer.write, max_line=max_line)
+
+    def started(endpoint: Endpoint) -> None:
+        server.endpoint = endpoint
+
+    if opening is not None:
+        opening.on_start = started
     ended, over = server.disconnected, stop.set
     writer.open(server, lambda: (ended(), over()))
 
