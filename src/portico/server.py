@@ -22,12 +22,12 @@ from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import RefusedMessage, read
 from portico.providers.functions import FunctionProvider
-from portico.providers.lifespan import Lifespan, LifespanFunction
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.hub import ChangeHub
 
 if TYPE_CHECKING:
+    from portico.providers.lifespan import Lifespan, LifespanFunction
     from portico.transport.http_app import HttpApp
     from portico.upstream.memory_answers import Elicit, Roots, Sample
     from portico.upstream.memory_client import MemoryClient
@@ -63,7 +63,7 @@ class Server(Registration):
         cache_scope: str = "private",
         call_timeout_s: float | None = None,
         state_key: bytes | None = None,
-        lifespan: LifespanFunction | None = None,
+        lifespan: "LifespanFunction | None" = None,
     ) -> None:
         """Name and version are shown to clients; everything else has a sensible default.
 
@@ -98,6 +98,8 @@ class Server(Registration):
         functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)
         if lifespan is not None:
+            from portico.providers.lifespan import Lifespan
+
             functions.lifespan = Lifespan(name, lifespan, self)
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
@@ -210,7 +212,7 @@ class Server(Registration):
                 await stack.enter_async_context(lifespan.entered())
             yield self
 
-    def _lifespans(self) -> list[Lifespan]:
+    def _lifespans(self) -> "list[Lifespan]":
         functions = (p for p in self._providers if isinstance(p, FunctionProvider))
         return [p.lifespan for p in functions if p.lifespan is not None]
 

@@ -1,12 +1,10 @@
 """An endpoint: a chain folded around a core, as transports serve it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from portico.chain.core import CatalogSource, Core, responding
-from portico.chain.filtered_catalogs import FilteredCatalogs
 from portico.chain.fold import CATALOG_UNKNOWN, fold, terminus
-from portico.chain.views import Views, VisibleSource, guarded_fold
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
@@ -14,28 +12,10 @@ from portico.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.protocol.codec import encode
 from portico.protocol.exact import with_field
 
+if TYPE_CHECKING:
+    from portico.chain.filtered_catalogs import FilteredOffers
+
 _KINDS = ("tools", "resources", "prompts")
-
-
-class FilteredOffers(VisibleSource, Protocol):
-    """The catalogs of a source behind views."""
-
-    def check_names(self) -> None:
-        """Raise NameClash if a link adds a name that a known catalog has already."""
-        ...
-
-
-@runtime_checkable
-class FilteringSource(CatalogSource, Protocol):
-    """A source that filters its offers itself, and publishes its changed lists."""
-
-    def filtered(self, views: Views) -> Any:
-        """Return its offers behind views, as FilteredOffers."""
-        ...
-
-    def use(self, filtered: Any) -> None:
-        """Show these offers from now on, or all if None; publish the lists that differ."""
-        ...
 
 
 class ChainEndpoint:
@@ -92,33 +72,51 @@ class ChainEndpoint:
         if self._filtered is not None:
             self._filtered.check_names()
 
-    def _behind(self, links: Sequence[Link]) -> FilteredOffers | None:
+    def _behind(self, links: Sequence[Link]) -> "FilteredOffers | None":
         """Return the offers behind the views of links; None without views."""
-        views = Views(links, self._report, self._warn)
-        if not views:
+        if not any(hasattr(link, "view") for link in links):
             return None
-        whole = self._whole
-        return (
-            whole.filtered(views)
-            if isinstance(whole, FilteringSource)
-            else FilteredCatalogs(whole, views)
-        )
+        # Few chains have views, and every start would import their modules.
+        from portico.chain.filtered_catalogs import offers_behind
+        from portico.chain.views import Views
 
-    def _fold(self, links: Sequence[Link], filtered: FilteredOffers | None) -> Handler:
+        return offers_behind(self._whole, Views(links, self._report, self._warn))
+
+    def _fold(self, links: Sequence[Link], filtered: "FilteredOffers | None") -> Handler:
         """Fold the chain, and only then use its views: a link may raise."""
-        whole = self._whole
-        source = filtered if isinstance(filtered, FilteredCatalogs) else whole
+        source = self._whole if filtered is None else _source_of(self._whole, filtered)
         core = Core(source, self._providers)
-        handler = guarded_fold(links, core.answer, filtered)
+        handler = _folded(links, core.answer, filtered)
         if links:
             handler = fold(self._before, handler)
         core.entry = handler
-        if isinstance(whole, FilteringSource):
-            whole.use(filtered)
+        if filtered is not None or self._filtered is not None:
+            _use(self._whole, filtered)
         door = _by_uri(source, handler) if links else handler
         handle = responding(fold(self._first, door), self._report)
         self._source, self._filtered = source, filtered
         return handle if self._observe is None else self._observe(handle)
+
+
+def _source_of(whole: CatalogSource, filtered: "FilteredOffers") -> CatalogSource:
+    from portico.chain.filtered_catalogs import FilteredCatalogs
+
+    return filtered if isinstance(filtered, FilteredCatalogs) else whole
+
+
+def _folded(links: Sequence[Link], core: Handler, filtered: "FilteredOffers | None") -> Handler:
+    if filtered is None:
+        return fold(links, core)
+    from portico.chain.views import guarded_fold
+
+    return guarded_fold(links, core, filtered)
+
+
+def _use(whole: CatalogSource, filtered: "FilteredOffers | None") -> None:
+    from portico.chain.filtered_catalogs import FilteringSource
+
+    if isinstance(whole, FilteringSource):
+        whole.use(filtered)
 
 
 def _log(words: str) -> None:

@@ -1,17 +1,47 @@
 """A source of catalogs that the views of links filter, each catalog once."""
 
 from contextlib import suppress
+from typing import Any, Protocol, runtime_checkable
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import msgspec
 
 from portico.catalog.catalog import Catalog
 from portico.chain.core import CatalogSource, Hub
-from portico.chain.views import Owner, ViewFailed, Views, VisibleOffer
+from portico.chain.views import Owner, ViewFailed, Views, VisibleOffer, VisibleSource
 from portico.model.context import Context
 from portico.model.message import Request
 
 Filtered = tuple[VisibleOffer, Catalog]
+
+
+class FilteredOffers(VisibleSource, Protocol):
+    """The catalogs of a source behind views."""
+
+    def check_names(self) -> None:
+        """Raise NameClash if a link adds a name that a known catalog has already."""
+        ...
+
+
+@runtime_checkable
+class FilteringSource(CatalogSource, Protocol):
+    """A source that filters its offers itself, and publishes its changed lists."""
+
+    def filtered(self, views: Views) -> Any:
+        """Return its offers behind views, as FilteredOffers."""
+        ...
+
+    def use(self, filtered: Any) -> None:
+        """Show these offers from now on, or all if None; publish the lists that differ."""
+        ...
+
+
+def offers_behind(source: CatalogSource, views: Views) -> FilteredOffers:
+    """Return the offers of a source behind views."""
+    if isinstance(source, FilteringSource):
+        filtered: FilteredOffers = source.filtered(views)
+        return filtered
+    return FilteredCatalogs(source, views)
 
 
 class FilteredCatalogs:

@@ -14,11 +14,9 @@ from portico.components.classify import (
     classify,
 )
 from portico.components.load import LoadedFile, LoadError, import_file, load_file
-from portico.components.own_modules import files_of, forget_modules
 from portico.model.types import Link
 from portico.model.wording import close_matches, did_you_mean
 from portico.server import Server
-from portico.state.own_line import own_files
 
 
 class Part(Struct, frozen=True):
@@ -82,6 +80,8 @@ class Composer:
 
     def files(self) -> list[str]:
         """Return the files to watch: the components and the modules beside them."""
+        from portico.components.own_modules import files_of
+
         for path, used in self._used.items():
             used.update(files_of(path, self._paths()))
         return [file for used in self._used.values() for file in used]
@@ -89,6 +89,8 @@ class Composer:
     def reload(self, changed: Collection[str]) -> Composition:
         """Load the components of changed files again; if one fails, raises PorticoError and keeps
         all as they were."""
+        from portico.components.own_modules import forget_modules
+
         stale = [one for one in self._components if one.is_file and self._uses(one, changed)]
         for component in stale:
             forget_modules(component.path, self._paths())
@@ -118,6 +120,8 @@ class Composer:
         try:
             return load_file(component, handlers)
         except LoadError as error:
+            from portico.state.own_line import own_files
+
             # A module that failed is not loaded, but saving it may fix the component.
             self._used[component.path].update(own_files(error.reason))
             raise

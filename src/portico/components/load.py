@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Mapping, MutableMapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
@@ -13,10 +14,13 @@ from portico.components.classify import Component, ComponentError
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.types import Link
 from portico.server import Server, loading
-from portico.state.own_line import own_line
 
 if TYPE_CHECKING:
     from portico.definitions.load import Definitions
+
+
+_FRESH_S = 3.0
+"""How long a file counts as just saved: bytecode is cached by a time in whole seconds."""
 
 
 class LoadError(ComponentError):
@@ -84,7 +88,7 @@ def import_file(path: str) -> ModuleType:
     name, taken = _stem(path), False
     while name in sys.modules or name in sys.stdlib_module_names:
         name, taken = f"{name}_", True
-    loader = _UncachedLoader(name, file)
+    loader = _FreshLoader(name, file)
     module = ModuleType(name)
     module.__file__, module.__loader__ = file, loader
     module.__spec__ = ModuleSpec(name, loader, origin=file)
@@ -102,16 +106,21 @@ def import_file(path: str) -> ModuleType:
     return module
 
 
-class _UncachedLoader(SourceFileLoader):
-    """Compiles the file every time, as `python FILE` does: cached bytecode would hide a change
-    within a second that keeps the file's size."""
+class _FreshLoader(SourceFileLoader):
+    """Compiles a file that was saved just now: cached bytecode would hide a change within a second
+    that keeps the file's size."""
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        """Raise OSError, so that no bytecode is read or written."""
-        raise OSError(path)
+        """Raise OSError for such a file, so that no bytecode of it is read or written."""
+        stats = super().path_stats(path)
+        if abs(time.time() - stats["mtime"]) < _FRESH_S:
+            raise OSError(path)
+        return stats
 
 
 def _failure(path: str, error: BaseException) -> str:
+    from portico.state.own_line import own_line
+
     where = own_line(error, os.path.abspath(path)) or path
     if isinstance(error, PorticoError):
         return f"{where}: {error}"

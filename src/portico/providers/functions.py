@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,6 @@ from portico.protocol.codec import encode
 from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.handler_exceptions import NotAnException, leaves
-from portico.providers.lifespan import Lifespan
 from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
 from portico.providers.results import (
     WrongReturn,
@@ -35,6 +34,9 @@ from portico.providers.results import (
     tool_result,
 )
 from portico.providers.rounds import DirectAsker, ReplayAsker, Rounds, Suspended
+
+if TYPE_CHECKING:
+    from portico.providers.lifespan import Lifespan
 
 _Found = tuple[Resource | Template, str, dict[str, str]]
 """A resource or template, the requested URI, and the template's variables in it."""

@@ -4,11 +4,14 @@ import asyncio
 import contextlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from portico.model.types import Endpoint
 from portico.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
-from portico.transport.starting import Running, StartingEndpoint
 from portico.transport.stop_signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from portico.transport.starting import Running, StartingEndpoint
 
 DRAIN_S = 30.0
 _CANCEL_S = 1.0
@@ -22,7 +25,7 @@ async def serve_stdio(
     max_line: int = MAX_LINE,
     drain_s: float = DRAIN_S,
     stop: asyncio.Event | None = None,
-    running: Running | None = None,
+    running: "Running | None" = None,
 ) -> bool:
     """Serve one client on stdin and stdout until it disconnects or SIGTERM arrives; return False
     if reading requests or writing responses failed.
@@ -34,6 +37,8 @@ async def serve_stdio(
     stop = stop or asyncio.Event()
     if running is None:
         return await _serve_stdio(endpoint, out, max_line, drain_s, stop)
+    from portico.transport.starting import StartingEndpoint
+
     opening = StartingEndpoint(endpoint, running)
     async with opening.starting(stop.set):
         is_complete = await _serve_stdio(opening, out, max_line, drain_s, stop, opening)
@@ -48,7 +53,7 @@ async def _serve_stdio(
     max_line: int,
     drain_s: float,
     stop: asyncio.Event,
-    opening: StartingEndpoint | None = None,
+    opening: "StartingEndpoint | None" = None,
 ) -> bool:
     restore_signals = stop_on_signals(stop, None if opening is None else opening.interrupt)
     writer = writer_to(take_stdout() if out is None else out)
