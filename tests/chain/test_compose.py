@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 
-from portico import Context, Only, RegistrationError, Request, Response, Server, Version
+from portico import (
+    Answer,
+    Context,
+    Link,
+    McpError,
+    Only,
+    RegistrationError,
+    Request,
+    Response,
+    Server,
+    Version,
+    after,
+)
 from portico.model.types import Handler
 from tests.support.messages import error, modern, result
 
@@ -127,6 +139,44 @@ async def test_a_link_that_fails_fails_only_its_request() -> None:
     response = await with_tools("x", "a").endpoint([broken]).handle(ask("tools/list"), Context())
     assert response.code == -32603
     assert b"secret" not in response.encode()
+
+
+def refusing(next: Handler) -> Handler:
+    def handle(request: Request, context: Context) -> Answer:
+        raise McpError("refused", code=-31000)
+
+    return handle
+
+
+def refusing_later(next: Handler) -> Handler:
+    async def handle(request: Request, context: Context) -> Response:
+        raise McpError("refused", code=-31000)
+
+    return handle
+
+
+@pytest.mark.parametrize("behind", [[], [refusing], [refusing_later]])
+async def test_a_link_sees_the_refusals_behind_it_as_answers(behind: list[Link]) -> None:
+    server = Server("x")
+    seen: list[int] = []
+
+    @server.tool
+    async def a() -> None:
+        """Refuse every call."""
+        raise McpError("refused", code=-31000)
+
+    def counting(next: Handler) -> Handler:
+        def note(response: Response) -> Response:
+            seen.append(response.code)
+            return response
+
+        return lambda request, context: after(next(request, context), note)
+
+    call = ask("tools/call", name="a", params=b'{"name":"a"}')
+    response = await server.endpoint([counting, *behind]).handle(call, Context())
+    assert (response.id, response.code, seen) == (b"1", -31000, [-31000])
+    call.id = b""
+    assert (await server.endpoint([counting, *behind]).handle(call, Context())).is_nothing
 
 
 async def test_nothing_hidden_can_be_had_by_a_side_door() -> None:

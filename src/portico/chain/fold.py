@@ -1,17 +1,20 @@
 """The fold of links around a handler, and the terminus of every chain."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from inspect import iscoroutine
 from typing import Any
 
+from portico.model.context import Context
 from portico.model.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
+    McpError,
     RegistrationError,
 )
-from portico.model.message import Request, Response
-from portico.model.types import Handler, Link
-from portico.protocol.codec import error_response
+from portico.model.message import NOTHING, Request, Response
+from portico.model.types import Answer, Handler, Link
+from portico.protocol.codec import error_response, mcp_error_response
 
 CATALOG_UNKNOWN = "the catalog of this server is not known yet; retry later"
 
@@ -31,6 +34,30 @@ def folded(link: Link, next: Handler) -> Handler:
         kind = type(made).__name__
         raise RegistrationError(f"the link {link_name(link)!r} returned {kind}, not a handler")
     return made
+
+
+def answering(handler: Handler) -> Handler:
+    """Return McpErrors of a handler as answers, so that the link before it sees all of them."""
+
+    def answer(request: Request, context: Context) -> Answer:
+        try:
+            answer = handler(request, context)
+        except McpError as error:
+            return _refusal(request, error)
+        return _awaited(answer, request) if iscoroutine(answer) else answer
+
+    return answer
+
+
+async def _awaited(answer: Awaitable[Response], request: Request) -> Response:
+    try:
+        return await answer
+    except McpError as error:
+        return _refusal(request, error)
+
+
+def _refusal(request: Request, error: McpError) -> Response:
+    return mcp_error_response(request.id, error) if request.id else NOTHING
 
 
 def link_name(link: Any) -> str:

@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
-from portico.chain.fold import CATALOG_UNKNOWN, folded, link_name, terminus
+from portico.chain.fold import CATALOG_UNKNOWN, answering, folded, link_name, terminus
 from portico.chain.visible_uris import VisibleUris
 from portico.model.context import Context
 from portico.model.errors import McpError, NameClash
@@ -225,7 +225,7 @@ def guarded_fold(
     Without views, no `source` is needed."""
     handler, view = innermost, 0
     for link in reversed(links):
-        handler = folded(link, handler)
+        handler = folded(link, answering(handler))
         if source is not None and hasattr(link, "view"):
             handler = guarded(view, handler, source)
             view += 1
