@@ -1,0 +1,71 @@
+"""The example with a log of calls, in real processes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examples.served import EACH_ERA, EACH_WAY, example, served
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("examples")]
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+@EACH_ERA
+@EACH_WAY
+def test_every_call_is_logged_without_values(
+    way: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("CALL_LOG", str(log))
+    with served(way, tmp_path, "call_log") as shop, shop.client(era) as client:
+        assert client.call(shop.name("echo"), message="private") == "Echo: private"
+        client.ask("tools/list")
+        client.answer(client.start(shop.name("get-sum"), a="private"))
+        client.answer(client.start(shop.name("missing")))
+        calls = lines(log)
+        names = [shop.name(tool) for tool in ("echo", "get-sum", "missing")]
+        assert [call["tool"] for call in calls] == names
+        # The reference server itself returns a result for a tool that it does not have.
+        missing = "tool error" if way == "run everything" else "error -32602"
+        assert [call["outcome"] for call in calls] == ["ok", "tool error", missing]
+        assert all(call["ms"] >= 0 for call in calls)
+        assert "private" not in log.read_text()
+
+
+@EACH_ERA
+@pytest.mark.parametrize("expose", ["all", "search"])
+def test_the_links_of_a_gateway_work_together(
+    era: str, expose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("CALL_LOG", str(log))
+    way, links = "serve everything", ("call_log", "rate_limit", "redact")
+    with served(way, tmp_path, *links, expose=expose) as shop, shop.client(era) as client:
+        for number in range(61):
+            arguments: dict[str, Any] = {"message": f"mail {number}@example.com"}
+            tool = "shop__echo"
+            if expose == "search":
+                tool, arguments = "execute_tool", {"name": tool, "arguments": arguments}
+            id = client.start(tool, **arguments)
+            if number < 60:
+                assert client.said(id) == "Echo: mail [e-mail]"
+        assert json.loads(client.error(id))["code"] == -31429
+        calls = [(call["tool"], call["outcome"]) for call in lines(log)]
+        assert calls == 60 * [("shop__echo", "ok")] + [("shop__echo", "error -31429")]
+
+
+def test_the_log_is_beside_the_file_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CALL_LOG", raising=False)
+    copy = tmp_path / "call_log.py"
+    copy.write_text(Path(example("call_log")).read_text())
+    with served("run python", tmp_path, str(copy.with_suffix(""))) as shop:
+        with shop.client("modern") as client:
+            client.call("echo", message="hello")
+        assert [call["outcome"] for call in lines(tmp_path / "calls.jsonl")] == ["ok"]
