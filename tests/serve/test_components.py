@@ -213,14 +213,16 @@ def test_an_import_that_fails_stops_only_its_component(
 
 @pytest.mark.parametrize("in_process", [False, True], ids=["own process", "in process"])
 def test_an_import_that_hangs_is_given_up(workshop: Workshop, in_process: bool) -> None:
-    workshop.file("hangs.py", "import time\ntime.sleep(1000)\n")
-    hangs = {"path": "hangs.py", "in_process": in_process, "timeouts": {"init": 0.5}}
+    workshop.file("hangs.py", "import time\nprint('dialing', flush=True)\ntime.sleep(1000)\n")
+    hangs = {"path": "hangs.py", "in_process": in_process, "timeouts": {"init": 2}}
     workshop.write({"calc": {"path": "calc.py"}, "hangs": hangs})
     with Pipes(workshop.home, workshop.config) as gateway:
         gateway.initialize()
         assert gateway.said("calc__add", a=2, b=3) == "5"
-        assert until(lambda: "within 0.5 s" in gateway.status()["hangs"]["error"])
-        assert "within 0.5 s" in str(gateway.call("hangs__tool"))
+        assert until(lambda: "within 2 s" in gateway.status()["hangs"]["error"])
+        assert "within 2 s" in str(gateway.call("hangs__tool"))
+        if not in_process:  # its last output is part of the reason
+            assert "dialing" in gateway.status()["hangs"]["error"]
 
 
 def test_a_component_that_crashes_is_restarted(workshop: Workshop) -> None:

@@ -81,6 +81,9 @@ class FakeWire:
     def settle(self, version: Version) -> None:
         self.settled = version
 
+    def last_output(self) -> str:
+        return ""
+
     async def close(self) -> None:
         self.closed = True
 

@@ -16,7 +16,7 @@ from portico.upstream.handshake import LEGACY_FIRST
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.session import UpstreamSession, Watcher
 from portico.upstream.subscription import keep_listening
-from portico.wires.wire import Address, Failure
+from portico.wires.wire import Address, Failure, quoted_stderr
 
 _TIMER_SLACK_S = 0.01
 _ERA_MISMATCH_KINDS = ("version", "refused", "protocol", "http")
@@ -279,8 +279,9 @@ class UpstreamConnection:
                     # The era is from the last session; the server may have been replaced since.
                     self.era = _FALLBACK_ERAS[self.era]
                     await session.open(self.address, declared, info, limits, self.era)
-        except TimeoutError:
-            why = f"was not ready within {limits.init_s:g} s"
+        except TimeoutError as late:
+            notes: list[str] = getattr(late.__cause__, "__notes__", [])
+            why = f"was not ready within {limits.init_s:g} s{quoted_stderr(''.join(notes))}"
             self._start_failed(why)
             raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
         except Exception as error:  # bugs of our own too: the state must allow another attempt

@@ -111,8 +111,9 @@ class _HandshakeAttempt:
             else:
                 found = await self._probe(exchange, era) if era != "legacy" else None
                 exchange, server = await self._fall_back(exchange, found)
-        except BaseException:
+        except BaseException as error:
             if self._exchange is not None:
+                error.add_note(self._exchange.wire.last_output())  # for a start that timed out
                 await self._exchange.close()
             raise
         exchange.modern = server.version.modern

@@ -211,6 +211,10 @@ class ChildWire(Wire):
         if await process.find_descendants():
             process.signal(signal.SIGKILL)
 
+    def last_output(self) -> str:
+        """Return the last lines of the child's stderr."""
+        return self.stderr_tail.tail()
+
     def _report_lost(self, why: str, kind: str) -> None:
         failure = self._fail(why, kind)
         if self.stdin is not None:

@@ -120,6 +120,10 @@ class StreamableHttp:
         if not version.modern:
             self._listener = Listener(self._client, self._headers, self._read, self._start_ending)
 
+    def last_output(self) -> str:
+        """Return nothing: a URL has no stderr."""
+        return ""
+
     async def close(self) -> None:
         """End all streams, and the session, if any."""
         if not self._is_open:

@@ -62,14 +62,15 @@ class Failure(Struct, frozen=True, kw_only=True):
         if self.stderr:
             details["stderr"] = self.stderr
         return TargetError(
-            f"{self.server} {self.why}{_quoted(self.stderr)}",
+            f"{self.server} {self.why}{quoted_stderr(self.stderr)}",
             kind=self.kind,
             server=self.server,
             **{key: value for key, value in details.items() if value is not None},
         )
 
 
-def _quoted(stderr: str) -> str:
+def quoted_stderr(stderr: str) -> str:
+    """Return the end of a message that quotes the last lines of stderr; empty without any."""
     if not stderr:
         return ""
     return "; its stderr ends with:\n" + "\n".join(f"  {line}" for line in stderr.splitlines())
@@ -136,6 +137,10 @@ class Wire(Protocol):
     def settle(self, version: Version) -> None:
         """Use the version that the handshake agreed on."""
         return
+
+    def last_output(self) -> str:
+        """Return the last lines of a child's stderr."""
+        return ""
 
     async def close(self) -> None:
         """Close the connection in order, and end the processes it started."""
