@@ -12,6 +12,8 @@ from portico.components.classify import classify
 from portico.components.load import load_file
 
 NOT_NEEDED = (
+    "portico.catalog.clashes",
+    "portico.catalog.resource_routing",
     "portico.chain.views",
     "portico.chain.filtered_catalogs",
     "portico.components.own_modules",

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from portico.catalog.clashes import clashes
 from portico.catalog.namespaced import NamespacedOffer, with_field
-from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.model.digest import blake2b
 from portico.model.offer import KEYS, KINDS, Listed, Offer
+
+if TYPE_CHECKING:
+    from portico.catalog.resource_routing import ResourceRouting
 
 ItemRoute = tuple[NamespacedOffer, str]
 """The offer that has an item, and the item's own key there."""
@@ -140,8 +142,11 @@ class Merged:
         return self.routing.resolve(uri)
 
     @cached_property
-    def routing(self) -> ResourceRouting:
+    def routing(self) -> "ResourceRouting":
         """The routing of URIs to servers."""
+        # A server of its own routes no URIs, and need not import this.
+        from portico.catalog.resource_routing import ResourceRouting, ServerResources
+
         return ResourceRouting(
             ServerResources(
                 namespaced.server,
@@ -154,6 +159,8 @@ class Merged:
     @cached_property
     def clashes(self) -> dict[str, list[str]]:
         """By server, messages on the resources that another server claims too."""
+        from portico.catalog.clashes import clashes
+
         return clashes(self.routing)
 
     def with_ui(self) -> list[str]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.exposed_names import exposed_names
-from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded
@@ -16,6 +14,7 @@ from portico.protocol.eras import members
 from portico.protocol.tasks import without_task_support
 
 if TYPE_CHECKING:
+    from portico.catalog.resource_routing import ResourceRouting
     from portico.definitions.schema import Schema
 
 _MAX_UI = 50
@@ -57,6 +56,8 @@ class NamespacedOffer:
         keys = self.listed(kind).keys
         if self._limit is None:
             return dict(zip(keys, keys, strict=True))
+        from portico.catalog.exposed_names import exposed_names
+
         return exposed_names(self.server, keys, self._limit)
 
     @cached_property
@@ -109,8 +110,10 @@ class NamespacedOffer:
         return key is not None and key not in there.listed and key not in there.templates
 
     @cached_property
-    def _resources(self) -> ResourceRouting:
+    def _resources(self) -> "ResourceRouting":
         listed = (self.listed("resources").keys, self.listed("templates").keys)
+        from portico.catalog.resource_routing import ResourceRouting, ServerResources
+
         return ResourceRouting([ServerResources(self.server, *listed)])
 
     def schema(self, tool: str) -> "Schema | None":
