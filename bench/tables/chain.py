@@ -11,7 +11,7 @@ from bench.process import Workspace
 from bench.report import Budget, Section, Table, at_most
 from bench.rounds import Samples, interleaved
 from bench.scale import Scale
-from bench.servers.portico_linked import MEMBER
+from bench.servers.portico_linked import ASYNC, MEMBER
 from bench.tables.wrap_drive import ProxyPipe
 from bench.workload import WrongAnswer, tools
 
@@ -19,19 +19,22 @@ HEADING = "Links and members"
 
 _FLOOR, _RUN, _WRAP, _SERVE = STDIO_FLOOR.name, "run", "wrap", "serve, execute_tool"
 _MEMBER = f"{_SERVE} of a member"
-_WITHOUT, _WITH = "", ", a link"
+_WITHOUT, _WITH, _AWAITING = "", ", a link", ", an async link"
+_LINKS = {_WITHOUT: "0", _WITH: "1", _AWAITING: ASYNC}
 _CALL, _LIST = "call", "list"
 _DOORS = (_RUN, _WRAP, _SERVE)
 _LAPS = 6
 _LINK_US, _MEMBER_US, _FLOOR_US = 5, 25, 35
+_ASYNC_US = {_RUN: 10, _WRAP: 60, _SERVE: 60}
 _ECHO = 1.9
 """Here, where the floor is as fresh as what it is compared with: see `price_of_reading`."""
 _ABOUT = (
     "Driver, upstream and contender share one core. Each is restarted in every round and takes "
     "turns with the one it is compared with; the added time is the median of the differences. No "
     "figure includes the upstream's process.",
-    "The link is a plain function that passes everything on. The program is the same without it. "
-    "The list of `serve` has its own tools only.",
+    "The link is a plain function that passes everything on, or an `async def`, for which a request "
+    "to an upstream needs a task. The program is the same without it. The list of `serve` has its "
+    "own tools only.",
     f"A member is a server inside the gateway's process, with the function of `{_RUN}`.",
     f"Budgets in microseconds assume a floor of {_FLOOR_US} us a call, and are scaled to the floor "
     "of this run.",
@@ -76,7 +79,7 @@ def _round(fleet: Fleet, scale: Scale, samples: Samples, faults: Samples) -> Non
 def servers(fleet: Fleet) -> Iterator[tuple[str, PipeServer]]:
     """Each of them as it starts, by the name of its row."""
     yield _FLOOR, PipeServer(STDIO_FLOOR, fleet.workspace)
-    for links, after in enumerate((_WITHOUT, _WITH)):
+    for after, links in _LINKS.items():
         for command, words in (
             (_RUN, (f"{SERVERS}/portico_server.py",)),
             (_WRAP, ("--", *UPSTREAM)),
@@ -92,11 +95,11 @@ def servers(fleet: Fleet) -> Iterator[tuple[str, PipeServer]]:
 
 def member(fleet: Fleet) -> GatewayPipe:
     """A gateway whose calls are of a function in its own process."""
-    return GatewayPipe(fleet.program(_MEMBER, _program(0, "member")), fleet, MEMBER)
+    return GatewayPipe(fleet.program(_MEMBER, _program("0", "member")), fleet, MEMBER)
 
 
-def _program(links: int, command: str) -> tuple[str, ...]:
-    return (PYTHON, "-m", "bench.servers.portico_linked", str(links), command)
+def _program(links: str, command: str) -> tuple[str, ...]:
+    return (PYTHON, "-m", "bench.servers.portico_linked", links, command)
 
 
 def opened(server: PipeServer) -> None:
@@ -113,8 +116,10 @@ def _table(samples: Samples) -> Table:
     rows = [[_FLOOR, *_cells(samples, _FLOOR), "-", "-"]]
     for door in _DOORS:
         rows.append([door, *_cells(samples, door), "-", "-"])
-        added = [samples.difference(door + _WITH, door, column) for column in (_CALL, _LIST)]
-        rows.append([door + _WITH, *_cells(samples, door + _WITH), *map(_added, added)])
+        for after in (_WITH, _AWAITING):
+            name = door + after
+            added = [samples.difference(name, door, column) for column in (_CALL, _LIST)]
+            rows.append([name, *_cells(samples, name), *map(_added, added)])
     more = samples.difference(_MEMBER, _RUN, _CALL)
     rows.append([_MEMBER, *_cells(samples, _MEMBER), f"{_added(more)} to {_RUN}", "-"])
     columns = ("", _CALL, _LIST, "added to a call", "added to a list")
@@ -140,6 +145,15 @@ def budgets(samples: Samples) -> list[Budget]:
         )
         for door in _DOORS
         for what in (_CALL, _LIST)
+    ]
+    links += [
+        _budget(
+            samples,
+            f"{door}: what an async link adds to the CPU of a call, on one core",
+            samples.difference(door + _AWAITING, door, _CALL),
+            limit_us,
+        )
+        for door, limit_us in _ASYNC_US.items()
     ]
     more = samples.difference(_MEMBER, _RUN, _CALL)
     promise = f"{_MEMBER}: CPU beside {_RUN}, on one core"
