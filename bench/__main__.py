@@ -20,6 +20,7 @@ TABLES = {
     "wrap": "bench.tables.wrap",
     "serve": "bench.tables.serve",
     "chain": "bench.tables.chain",
+    "components": "bench.tables.components",
     "windows": "bench.tables.windows",
     "hostile": "bench.tables.hostile",
     "parts": "bench.tables.parts",

@@ -58,8 +58,9 @@ class Contender:
 
 PYTHON = sys.executable
 PORTICO = (PYTHON, "-m", "portico")
+COMPONENT = f"{SERVERS}/portico_server.py"
 # How its command lines begin.
-_RUN = (*PORTICO, "run", f"{SERVERS}/portico_server.py")
+_RUN = (*PORTICO, "run", COMPONENT)
 _RUN_HTTP = (*_RUN, "--http", "127.0.0.1:{port}")
 _SDK = (PYTHON, f"{SERVERS}/sdk_server.py", "{tools}")
 _TYPESCRIPT = (str(NODE), f"{SERVERS}/typescript_server.mjs", "{tools}")

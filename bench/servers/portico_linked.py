@@ -1,6 +1,7 @@
 """A Portico command in its own program, behind LINKS links: LINKS COMMAND WORDS...
 
-The links do nothing but pass on; LINKS is their number, or `async` for one that is `async def`. The command `member` is `serve` with a server of this program.
+The links do nothing but pass on; LINKS is their number, or `async` for one that is `async def`.
+The command `member` is `serve` with a server of this program.
 """
 
 import sys

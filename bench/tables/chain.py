@@ -32,8 +32,8 @@ _ABOUT = (
     "Driver, upstream and contender share one core. Each is restarted in every round and takes "
     "turns with the one it is compared with; the added time is the median of the differences. No "
     "figure includes the upstream's process.",
-    "The link is a plain function that passes everything on, or an `async def`, for which a request "
-    "to an upstream needs a task. The program is the same without it. The list of `serve` has its "
+    "The link is a plain function that passes everything on, or an `async def`, which needs a task "
+    "for a call of an upstream. The program is the same without it. The list of `serve` has its "
     "own tools only.",
     f"A member is a server inside the gateway's process, with the function of `{_RUN}`.",
     f"Budgets in microseconds assume a floor of {_FLOOR_US} us a call, and are scaled to the floor "

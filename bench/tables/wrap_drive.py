@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from bench import workload
-from bench.contenders import UPSTREAM, UPSTREAM_HTTP, Asked, Contender
+from bench.contenders import COMPONENT, UPSTREAM, UPSTREAM_HTTP, Asked, Contender
 from bench.pipe import MakeRequest, PipeServer, Started
 from bench.process import Memory, Process, Workspace
 from bench.web import ID, Load, Post, WebServer
@@ -21,6 +21,7 @@ from bench.workload import TEXT, WrongAnswer
 BIG = 10_000_000
 """Bytes of text in a large result."""
 _UPSTREAM_SCRIPT = UPSTREAM[1].encode()
+_COMPONENT = COMPONENT.encode()
 
 
 class OwnProcess(Process):
@@ -38,12 +39,17 @@ class OwnProcess(Process):
 
     def upstreams(self) -> int:
         """How many upstreams it runs."""
-        return sum(_argv(pid)[1:2] == [_UPSTREAM_SCRIPT] for pid in super()._tree()[1:])
+        return sum(_is_upstream(_argv(pid)) for pid in super()._tree()[1:])
 
     def _tree(self) -> list[int]:
         first, *others = super()._tree()
         living = ((pid, _argv(pid)) for pid in others)
-        return [first, *(pid for pid, argv in living if argv[1:2] not in ([], [_UPSTREAM_SCRIPT]))]
+        return [first, *(pid for pid, argv in living if argv[1:2] and not _is_upstream(argv))]
+
+
+def _is_upstream(argv: list[bytes]) -> bool:
+    """True for the upstream, and for a component in its own process."""
+    return argv[1:2] == [_UPSTREAM_SCRIPT] or b"".join(argv[-2:]).endswith(_COMPONENT)
 
 
 def _argv(pid: int) -> list[bytes]:
