@@ -20,10 +20,18 @@ CATALOG_UNKNOWN = "the catalog of this server is not known yet; retry later"
 
 
 def fold(links: Sequence[Link], innermost: Handler) -> Handler:
-    """Wrap a handler in links, the first one outermost."""
+    """Wrap a handler in Portico's own links, the first one outermost."""
     handler = innermost
     for link in reversed(links):
         handler = folded(link, handler)
+    return handler
+
+
+def fold_seeing(links: Sequence[Link], innermost: Handler) -> Handler:
+    """Wrap a handler in the links of a user, each of which sees McpErrors as answers."""
+    handler = innermost
+    for link in reversed(links):
+        handler = folded(link, answering(handler))
     return handler
 
 
@@ -31,8 +39,9 @@ def folded(link: Link, next: Handler) -> Handler:
     """Return a link's own handler; raises RegistrationError if it returned none."""
     made: object = link(next)
     if not callable(made):
-        kind = type(made).__name__
-        raise RegistrationError(f"the link {link_name(link)!r} returned {kind}, not a handler")
+        what = f"the link {link_name(link)!r} returned {type(made).__name__}, not a handler"
+        how = "return a function that takes a request and a context"
+        raise RegistrationError(f"{_place_of(link)}{what}; {how}")
     return made
 
 
@@ -63,6 +72,14 @@ def _refusal(request: Request, error: McpError) -> Response:
 def link_name(link: Any) -> str:
     """Return the name of a link for messages: that of its function or class."""
     return str(getattr(link, "__name__", None) or type(link).__name__)
+
+
+def _place_of(link: Any) -> str:
+    """Return `FILE:LINE: ` of a link for messages; empty if it has no code in Python."""
+    from portico.state.own_line import shown_path  # only failures need it
+
+    code = getattr(link, "__code__", None) or getattr(type(link).__call__, "__code__", None)
+    return f"{shown_path(code.co_filename)}:{code.co_firstlineno}: " if code else ""
 
 
 def terminus(request: Request) -> Response:
