@@ -246,7 +246,7 @@ def test_links_are_replaced_when_their_file_or_the_config_changes(tmp_path: Path
         assert until(lambda: said() == "inner one two 5")
         assert until(lambda: "guards__about" in gateway.tools())
         workshop.write(calc, links=["marks.py:nowhere"])
-        assert until(lambda: "there is no 'nowhere'" in gateway.stderr())
+        assert until(lambda: "there is no variable 'nowhere'" in gateway.stderr())
         assert said() == "inner one two 5"
         workshop.write(calc)
         assert until(lambda: said() == "5")

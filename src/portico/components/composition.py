@@ -49,7 +49,7 @@ def named_components(
         other = found.get(component.name)
         if other is not None:
             both = f"{other.label} and {component.label} are both named {component.name}"
-            raise ComponentError(f"{both}; give one another name: NAME={component.label}")
+            raise ComponentError(f"{both}; rename one of them: NAME={component.label}")
         found[component.name] = component
     for override in overrides:
         name, _, argument = override.partition("=")

@@ -13,6 +13,7 @@ from msgspec import Struct
 from portico.components.classify import Component, ComponentError
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.types import Link
+from portico.model.wording import close_matches, did_you_mean
 from portico.server import Server, loading
 
 if TYPE_CHECKING:
@@ -142,11 +143,17 @@ def _named(found: Mapping[str, Any], path: str, variable: str) -> LoadedFile:
         return LoadedFile(None, _checked(value, f"{path}:{variable}"))
     if variable in found and callable(value):
         return LoadedFile(None, _checked([value], f"{path}:{variable}"))
-    servers = [name for name, one in found.items() if isinstance(one, Server)]
-    what = "there is no" if variable not in found else "is not a Server or a link"
-    shown = f"{what} {variable!r}" if variable not in found else f"{variable!r} {what}"
-    among = f" (servers found: {', '.join(servers)})" if servers else ""
-    raise ComponentError(f"{path}: {shown}{among}")
+    if variable in found:
+        raise ComponentError(f"{path}: {variable!r} is {_kind(value)}, not a Server or a link")
+    own = found["__name__"]
+    usable = [
+        name
+        for name, one in found.items()
+        if isinstance(one, Server) or (callable(one) and getattr(one, "__module__", "") == own)
+    ]
+    near = did_you_mean(close_matches(variable, usable))
+    hint = near or (f"it has {', '.join(usable)}" if usable else "define it")
+    raise ComponentError(f"{path}: there is no variable {variable[:80]!r}; {hint}")
 
 
 def _links_in(found: Mapping[str, Any], path: str) -> tuple[Link, ...]:
@@ -184,7 +191,7 @@ def _server_in(found: Mapping[str, Any], path: str, *, is_optional: bool) -> Ser
     if not servers:
         if is_optional:
             return None
-        how = "create one: server = Server(...), or define `def link(next):`"
+        how = f"define `server = Server(...)` or `def link(next):`, or give {path}:NAME"
         raise ComponentError(f"{path}: contains neither a Server nor a link; {how}")
     names = f" (found: {', '.join(servers)})"
     raise ComponentError(f"{path}: several servers; choose one: {path}:NAME{names}")

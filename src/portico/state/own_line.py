@@ -14,13 +14,13 @@ def own_line(error: BaseException, file: str = "") -> str:
     `file` counts as the user's own wherever it is.
     """
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{_shown(error.filename)}:{error.lineno}"
+        return f"{shown_path(error.filename)}:{error.lineno}"
     found = ""
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
         if name == file or is_own(name):
-            found = f"{_shown(name)}:{trace.tb_lineno}"
+            found = f"{shown_path(name)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return found
 
@@ -49,7 +49,7 @@ def _foreign() -> tuple[str, ...]:
     return ("<", _PORTICO, *(os.path.join(folder, "") for folder in folders))
 
 
-def _shown(path: str) -> str:
+def shown_path(path: str) -> str:
     """Return a path as a user would type it."""
     try:
         here = os.path.relpath(path)
