@@ -1,5 +1,6 @@
 """Several components as one server: their order, their names, and what is refused."""
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.running import scripted
+from tests.support.messages import initialize
 from tests.support.running import WAIT_S, Child, http_server, portico_run
-from tests.wrap.faults import until
+from tests.wrap.faults import alive, descendants, until
 from tests.wrap.talk import Client, Pipes, web
 
 pytestmark = pytest.mark.xdist_group("composition")
@@ -403,3 +405,26 @@ def test_saved_middleware_is_reloaded(folder: Path) -> None:
         assert until(lambda: "first.py:link: int is not a link" in stderr())
         client.call("add", a=1, b=2)
         assert until(lambda: "newer saw tools/call add" in stderr())
+
+
+def test_no_server_of_a_composition_outlives_it(folder: Path) -> None:
+    words = portico_run(folder / "calc.py", echo(folder), str(folder / "greet.py"))
+    child = Child(words, subprocess.PIPE, folder)
+    with child.process as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(initialize("2025-11-25")).encode() + b"\n")
+        process.stdin.flush()
+        assert until(lambda: any("scripted.py" in one for one in commands(process.pid)))
+        kin = descendants(process.pid)
+        process.kill()
+    child.ended()
+    assert until(lambda: not alive(kin))
+
+
+def commands(pid: int) -> list[str]:
+    """The command lines of the processes that were started for a process."""
+    found = []
+    for one in descendants(pid):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/{one}/cmdline").read_text().replace("\0", " "))
+    return found
