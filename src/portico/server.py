@@ -25,6 +25,7 @@ from portico.providers.functions import FunctionProvider
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.hub import ChangeHub
+from portico.state.report import failed
 
 if TYPE_CHECKING:
     from portico.providers.lifespan import Lifespan, LifespanFunction
@@ -93,7 +94,7 @@ class Server(Registration):
             page_size=page_size,
         )
         rounds = Rounds(os.urandom(KEY_SIZE) if state_key is None else state_key)
-        functions = FunctionProvider(name, rounds=rounds, report=_report)
+        functions = FunctionProvider(name, rounds=rounds, report=failed)
         functions.capabilities = declared
         functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)
@@ -165,7 +166,7 @@ class Server(Registration):
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
         """Create an endpoint of this server behind its own links; there may be several. Raises
         NameClash if a link adds a name that the server has."""
-        endpoint = ChainEndpoint(self._source, self._providers, links, _report)
+        endpoint = ChainEndpoint(self._source, self._providers, links, failed)
         endpoint.check_names()
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
@@ -352,8 +353,3 @@ def _check_paging(page_size: int, ttl_ms: int, cache_scope: str) -> None:
         raise RegistrationError(f"{name} must be at least 0, not {value}")
     if cache_scope not in ("public", "private"):
         raise RegistrationError(f"cache_scope must be public or private, not {cache_scope!r}")
-
-
-def _report(request: Request, error: BaseException) -> None:
-    """Log the exception of a handler; the client only gets an internal error."""
-    log.error("%s %s failed", request.method, request.name or request.uri, exc_info=error)

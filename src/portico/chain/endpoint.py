@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from portico.chain.core import CatalogSource, Core, responding
-from portico.chain.fold import CATALOG_UNKNOWN, fold, fold_seeing, terminus
+from portico.chain.fold import CATALOG_UNKNOWN, fold, fold_links, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
@@ -106,7 +106,7 @@ def _source_of(whole: CatalogSource, filtered: "FilteredOffers") -> CatalogSourc
 
 def _folded(links: Sequence[Link], core: Handler, filtered: "FilteredOffers | None") -> Handler:
     if filtered is None:
-        return fold_seeing(links, core)
+        return fold_links(links, core)
     from portico.chain.views import guarded_fold
 
     return guarded_fold(links, core, filtered)

@@ -27,8 +27,8 @@ def fold(links: Sequence[Link], innermost: Handler) -> Handler:
     return handler
 
 
-def fold_seeing(links: Sequence[Link], innermost: Handler) -> Handler:
-    """Wrap a handler in the links of a user, each of which sees McpErrors as answers."""
+def fold_links(links: Sequence[Link], innermost: Handler) -> Handler:
+    """Wrap a handler in links of the user; each gets the McpErrors behind it as answers."""
     handler = innermost
     for link in reversed(links):
         handler = folded(link, answering(handler))

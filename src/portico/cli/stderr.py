@@ -59,4 +59,4 @@ def print_own_traceback(error: BaseException) -> None:
 
     from portico.state.own_line import own_traceback
 
-    sys.stderr.write("".join(traceback.format_exception(own_traceback(error))))
+    sys.stderr.write("".join(traceback.format_exception(type(error), error, own_traceback(error))))

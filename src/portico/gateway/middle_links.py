@@ -6,7 +6,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from portico.catalog.merge import ItemRoute, Merged
-from portico.chain.fold import fold_seeing, link_name, terminus
+from portico.chain.fold import fold_links, link_name, terminus
 from portico.chain.views import Views, guarded_fold
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.rewrite import reference_of
@@ -51,7 +51,7 @@ class MiddleLinks:
             is_earlier = request.method == "tools/call" and self._owner(request) in self._before
             return (self._later if is_earlier else next)(request, context)
 
-        linked = fold_seeing(self._links, behind_links)
+        linked = fold_links(self._links, behind_links)
 
         def handle(request: Request, context: Context) -> Answer:
             return (linked if self._sees(request) else next)(request, context)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged
 from portico.catalog.namespaced import NamespacedOffer, with_field
-from portico.chain.fold import fold, terminus
+from portico.chain.fold import fold_links, terminus
 from portico.chain.views import Views
 from portico.gateway.rewrite import reference_of, with_target
 from portico.model.context import Context
@@ -47,7 +47,7 @@ class QualifiedLinks:
             own = self._renamed(request, self._own_name, self._own_uri)
             return terminus(request) if own is None else next(own, context)
 
-        links = fold(self._links, behind_links)
+        links = fold_links(self._links, behind_links)
 
         def before_links(request: Request, context: Context) -> Answer:
             shown = self._renamed(request, self._shown_name, self._shown_uri)

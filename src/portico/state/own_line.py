@@ -3,6 +3,7 @@
 import contextlib
 import os
 from functools import cache
+from types import TracebackType
 
 _PORTICO = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -58,11 +59,11 @@ def shown_path(path: str) -> str:
     return path if here.startswith(os.pardir) else here
 
 
-def own_traceback(error: BaseException) -> BaseException:
-    """Return the exception without the leading frames of Portico, and of Python's import and
-    context managers."""
+def own_traceback(error: BaseException) -> TracebackType | None:
+    """Return the traceback without the leading frames of Portico, and of Python's import and
+    context managers; the whole one if no others are left."""
     trace = error.__traceback__
     foreign = (_PORTICO, "<frozen ", contextlib.__file__)
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(foreign):
         trace = trace.tb_next
-    return error.with_traceback(trace)
+    return trace or error.__traceback__

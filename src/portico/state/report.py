@@ -13,7 +13,14 @@ def report(words: str) -> None:
 
 
 def failed(request: Request, error: BaseException) -> None:
-    """Log an internal error with its traceback."""
+    """Log the exception of a handler or link: the user's own line first, then the traceback. The
+    client only gets an internal error."""
     import logging
 
-    logging.getLogger("portico").error("%s failed", request.method, exc_info=error)
+    from portico.state.own_line import own_line, own_traceback
+
+    what = f"{request.method} {request.name or request.uri}".rstrip()
+    where = own_line(error)
+    at, trace = f" at {where}" if where else "", own_traceback(error)
+    exc_info = (type(error), error, trace)
+    logging.getLogger("portico").error("%s failed%s", what, at, exc_info=exc_info)
