@@ -168,7 +168,7 @@ def test_a_composition_introduces_itself_with_the_instructions_of_its_parts() ->
 def test_a_name_of_two_components_is_refused_with_both_named() -> None:
     told = refused("calc.py", "wrong.py")
     assert "tool 'add' is offered by both 'calc' and 'wrong'" in told
-    assert "  use --prefix to put the component's name before each, or --shadow add to use" in told
+    assert "; use --prefix to put the component's name before each, or --shadow add to use" in told
 
 
 def test_a_clash_with_another_server_is_refused_at_the_first_start_and_later(folder: Path) -> None:

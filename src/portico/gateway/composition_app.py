@@ -239,7 +239,7 @@ def _refusal(clashes: Sequence[Clash]) -> str:
     names = dict.fromkeys(one.key for one in clashes)
     how = f"--shadow {next(iter(names))} to use only that of the first component"
     prefix = "use --prefix to put the component's name before each"
-    return "\n".join((*map(str, clashes), f"  {prefix}, or {how}"))
+    return ";\n".join(map(str, clashes)) + f"; {prefix}, or {how}"
 
 
 def _instructions(members: Sequence[Member]) -> str:
