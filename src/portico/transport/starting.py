@@ -14,6 +14,9 @@ from portico.transport.calls_in_flight import shutdown_error
 Running = AbstractAsyncContextManager[object]
 """A context that is entered before the first request is served, and exited after the last one."""
 
+GRACE_S = 1.0
+"""The time to complete a start after the client has left."""
+
 
 class StartingEndpoint:
     """An endpoint whose requests wait until `running` is entered."""
@@ -47,6 +50,8 @@ class StartingEndpoint:
             try:
                 yield
             finally:
+                # A start that is about to fail is reported, even if the client has left already.
+                await asyncio.wait({self._start}, timeout=GRACE_S)
                 self.interrupt()
                 await asyncio.wait({self._start})
 
