@@ -13,6 +13,7 @@ from typing import Any
 
 from bench import workload
 from bench.contenders import PYTHON, UPSTREAM, Asked, Contender
+from bench.pipe import UNASKED
 from bench.process import Workspace
 from bench.tables.wrap_drive import ProxyPipe, ProxyWeb
 from bench.web import ID, Post
@@ -21,7 +22,6 @@ from bench.workload import CATALOG, ROOT, TEXT, WrongAnswer, encode, tool_reques
 SERVERS, TOOLS = 20, 6000
 EXECUTE, SEARCH = "execute_tool", "search_tools"
 _ECHO = workload.tools(1)
-_UNASKED = b'{"jsonrpc":"2.0","method":'
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 Tools = Sequence[Mapping[str, Any]]
@@ -224,7 +224,7 @@ class GatewayPipe(ProxyPipe):
         while True:
             *lines, rest = (rest + self._read()).split(b"\n")
             for line in lines:
-                if not line.startswith(_UNASKED):
+                if not line.startswith(UNASKED):
                     return line
 
 

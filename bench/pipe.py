@@ -16,6 +16,8 @@ _CHUNK = 64 * 1024
 _PATIENCE_S = 60.0
 _EDGE = 64
 _ID = re.compile(rb'"id":(\d+)')
+UNASKED = b'{"jsonrpc":"2.0","method":'
+"""How a notification begins."""
 
 MakeRequest = Callable[[int], bytes]
 
@@ -96,22 +98,26 @@ class PipeServer:
         return Load(count, seconds, cpu_us, (self.process.faults() - faults) / count)
 
     def _exchange(self, lines: list[bytes], first: int, in_flight: int) -> None:
-        """Send all lines and read all answers."""
+        """Send all lines and read all answers; a changed list is no answer."""
         waiting = set(range(first, first + len(lines)))
         sent = min(in_flight, len(lines))
         self._write(b"".join(lines[:sent]))
         edges = b""
         while waiting:
             *ended, rest = self._read().split(b"\n")
+            before = len(waiting)
             for part in ended:
-                id = _id_of(edges + part)
+                line, edges = edges + part, b""
+                if line.startswith(UNASKED):
+                    continue
+                id = _id_of(line)
                 if id not in waiting:
                     raise WrongAnswer(f"an answer to {id}, which was not asked or is answered")
                 waiting.remove(id)
-                edges = b""
             edges = _edges(edges + rest)
-            if ended and sent < len(lines):
-                until = sent + len(ended)
+            answered = before - len(waiting)
+            if answered and sent < len(lines):
+                until = sent + answered
                 self._write(b"".join(lines[sent:until]))
                 sent = until
 

@@ -1,10 +1,13 @@
 """What is measured of components is what it says, and held against its limits."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from bench.contenders import PYTHON, Contender
 from bench.gateway import Fleet
+from bench.pipe import PipeServer
 from bench.process import MB, Workspace
 from bench.report import Budget
 from bench.rounds import Samples
@@ -16,6 +19,13 @@ from bench.workload import WrongAnswer, tools
 _IN_PROCESS = ("run, two files", "serve, a component in process")
 _OWN_PROCESS = ("run, the file's process", "serve, a component")
 _TWENTY = ("none started", "all running")
+_NOTIFYING = """
+import json, sys
+for line in sys.stdin:
+    print('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+    id = json.loads(line)["id"]
+    print('{"jsonrpc":"2.0","id":%d,"result":{}}' % id, flush=True)
+"""
 
 
 def _samples(*, floor: float | None, inside: float, own: float, added: float) -> Samples:
@@ -76,6 +86,17 @@ def test_a_wrong_answer_is_noted_and_leaves_budgets_unmeasured(
 
     assert "not measured to the end: no list" in section.notes
     assert {budget.met for budget in section.budgets} == {None}
+
+
+def test_a_changed_list_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+    script = tmp_path / "notifying.py"
+    script.write_text(_NOTIFYING)
+    with Workspace() as workspace:
+        server = PipeServer(Contender("notifying", (PYTHON, str(script))), workspace)
+        with server.process:
+            load = server.load(server.call_request, 20, in_flight=3)
+
+    assert load.requests == 20
 
 
 @pytest.fixture(scope="module")
