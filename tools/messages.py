@@ -60,6 +60,9 @@ NOT_TEXTS = {
     "media types": re.compile(r"^application/json(, text/event-stream)?$"),
     "a method": re.compile(r"^[a-z]+(/\w+)+$"),
     "names, to be split": re.compile(r"^\\n( |\\n|[\w*-])+$"),
+    "SQL": re.compile(
+        r"^(\\n)?(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|BEGIN|ROLLBACK|COMMIT)( |$)"
+    ),
     "a style": re.compile(r"^(bold )?(bold|cyan|dim|green|red|yellow)$"),
     "a prefix of a file's name": re.compile(r"^<frozen $"),
 }
