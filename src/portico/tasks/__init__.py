@@ -1,0 +1,1 @@
+"""Durable work: submitted, leased to a worker, finished once."""

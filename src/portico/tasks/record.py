@@ -1,0 +1,189 @@
+"""The record of a task, and the table of its states.
+
+    queued          stored, and waiting for a worker
+    starting        leased to a worker that has not begun: it can be queued again
+    running         the worker has begun
+    input_required  running, with questions that have no answer yet
+    completed, failed, cancelled, interrupted
+                    finished: the record never changes again
+
+Only the holder of the lease moves a task from `starting` on, or recovery, once the lease has
+expired. A finished task is resumed by a new one that links to it.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from portico.model.errors import PorticoError
+
+
+class TaskState(StrEnum):
+    """The state of a task."""
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    INPUT_REQUIRED = "input_required"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+QUEUED, STARTING, RUNNING, INPUT_REQUIRED, COMPLETED, FAILED, CANCELLED, INTERRUPTED = TaskState
+FINISHED = frozenset({COMPLETED, FAILED, CANCELLED, INTERRUPTED})
+RESUMABLE = FINISHED - {COMPLETED}
+TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
+    QUEUED: frozenset({STARTING, CANCELLED}),
+    STARTING: frozenset({QUEUED, RUNNING}) | FINISHED,
+    RUNNING: frozenset({QUEUED, INPUT_REQUIRED}) | FINISHED,
+    INPUT_REQUIRED: frozenset({QUEUED, RUNNING}) | FINISHED,
+    **dict.fromkeys(FINISHED, frozenset[TaskState]()),
+}
+
+
+class TaskRefused(PorticoError):
+    """The store does not accept an operation: a limit is reached, or the state forbids it."""
+
+
+class Clocks(NamedTuple):
+    """The wall clock, for ages; and a steady one, for leases, that all processes share."""
+
+    wall: Callable[[], float] = time.time
+    # Time since the system started, on Linux and macOS: the same in every process.
+    steady: Callable[[], float] = time.monotonic
+
+
+class TaskLimits(Struct, frozen=True, kw_only=True):
+    """The bounds of a task store."""
+
+    in_progress: int = 100
+    """Unfinished tasks of one principal; more are refused."""
+    kept: int = 1000
+    """Finished tasks of one principal; older ones are removed."""
+    max_ttl_s: float = 30 * 86400.0
+    grace_s: float = 300.0
+    """A finished task is kept for at least this time, however short its `ttl`."""
+    inline: int = 64 * 1024
+    """A larger input or result is kept in a file."""
+    max_input: int = 16 << 20
+    max_result: int = 256 << 20
+    events: int = 100
+    """Events of one task; older ones are removed."""
+    text: int = 4096
+    """Characters of a status message or an event; the rest is cut off."""
+    questions: int = 16
+    """Questions of one task whose answers its worker has not taken."""
+    max_question: int = 64 * 1024
+    """Bytes of a question, and of an answer."""
+    starts: int = 10
+    """A task that was started as often, and never finished, is not started again."""
+
+
+class Lease(Struct, frozen=True):
+    """The right of one worker to change a task, until another worker takes it."""
+
+    task_id: str
+    owner: str
+    token: str
+    seconds: float
+    until: float
+    """By the steady clock."""
+
+    def is_valid(self, now: float) -> bool:
+        """False once it has expired, or if it is from before a restart of the system."""
+        return now < self.until <= now + self.seconds
+
+
+class TaskQuestion(Struct, frozen=True):
+    """A question of a task to its principal."""
+
+    key: str
+    body: bytes
+    answer: bytes | None = None
+
+
+class TaskEvent(Struct, frozen=True):
+    """Something that happened while a task ran."""
+
+    number: int
+    at: float
+    text: str
+
+
+class TaskRecord(Struct, frozen=True, kw_only=True):
+    """A task, without its input, result and events."""
+
+    id: str
+    principal: str
+    kind: str
+    idempotency_key: str
+    created_at: float
+    updated_at: float
+    ttl_s: float
+    state: TaskState = QUEUED
+    message: str = ""
+    resumes: str = ""
+    """The id of the task that this one resumes."""
+    starts: int = 0
+    is_cancel_requested: bool = False
+    questions: tuple[TaskQuestion, ...] = ()
+    """Those whose answers the worker has not taken yet."""
+    usage: dict[str, float] = {}
+    finished_at: float | None = None
+    lease: Lease | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """True if it never changes again."""
+        return self.state in FINISHED
+
+    @property
+    def pending(self) -> tuple[TaskQuestion, ...]:
+        """The questions without an answer."""
+        return tuple(question for question in self.questions if question.answer is None)
+
+    def expires_at(self, limits: TaskLimits) -> float:
+        """The wall-clock time from which it does not exist any more; never while unfinished."""
+        if self.finished_at is None:
+            return math.inf
+        return max(self.created_at + self.ttl_s, self.finished_at + limits.grace_s)
+
+    def moved(self, state: TaskState, now: float) -> "TaskRecord":
+        """Return the task in another state; the table must allow it."""
+        if state not in TRANSITIONS[self.state]:
+            raise TaskRefused(f"the task is {self.state}: it cannot become {state}")
+        return replace(self, state=state, updated_at=max(self.updated_at, now))
+
+    def queued(self, now: float) -> "TaskRecord":
+        """Return the task as it waits for its next worker."""
+        return replace(self.moved(QUEUED, now), lease=None, questions=())
+
+    def finished(
+        self, state: TaskState, now: float, message: str, usage: Mapping[str, float]
+    ) -> "TaskRecord":
+        """Return the task in its last state."""
+        moved = self.moved(state, now)
+        return replace(
+            moved,
+            message=message,
+            usage=dict(usage),
+            finished_at=moved.updated_at,
+            lease=None,
+            questions=(),
+        )
+
+    def recovered(self, now: float, repeatable: bool, limits: TaskLimits) -> "TaskRecord":
+        """Return the task after the loss of its worker; `repeatable` if it may start again."""
+        if self.is_cancel_requested:
+            return self.finished(CANCELLED, now, "cancelled", self.usage)
+        if (self.state is STARTING or repeatable) and self.starts < limits.starts:
+            return self.queued(now)
+        reason = "interrupted: the process that ran the task ended before the task did"
+        return self.finished(INTERRUPTED, now, reason, self.usage)

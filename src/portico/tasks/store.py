@@ -1,0 +1,485 @@
+"""The store of tasks: every operation on them, durable when it returns.
+
+Clients name a task by principal and id. Workers name it by their lease: an operation with a lease
+that another worker has taken, or whose task is finished, changes nothing and returns None.
+"""
+
+import asyncio
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+from msgspec.structs import replace
+
+from portico.state.database import Database, FileDatabase, MemoryDatabase
+from portico.tasks import rows
+from portico.tasks.payloads import PayloadFiles
+from portico.tasks.record import (
+    CANCELLED,
+    FINISHED,
+    INPUT_REQUIRED,
+    QUEUED,
+    RESUMABLE,
+    RUNNING,
+    STARTING,
+    Clocks,
+    Lease,
+    TaskEvent,
+    TaskLimits,
+    TaskQuestion,
+    TaskRecord,
+    TaskRefused,
+    TaskState,
+)
+from portico.tasks.task_watch import TaskWatch, TaskWatches
+
+LEASE_S = 15.0
+_MAX_ID = 64
+_MAX_SEQ = (1 << 63) - 1
+_MAX_DIGITS = 18
+_JUMP_S = 60.0
+_DEFAULT_LIMITS = TaskLimits()
+_DEFAULT_CLOCKS = Clocks()
+T = TypeVar("T")
+P = ParamSpec("P")
+_Change = Callable[[TaskRecord, float], TaskRecord]
+
+
+class TaskPage(NamedTuple):
+    """Some of a principal's tasks, newest first; and the cursor of the rest, if there is more."""
+
+    tasks: list[TaskRecord]
+    cursor: str | None
+
+
+def _to_the_end(
+    method: Callable[Concatenate["TaskStore", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["TaskStore", P], Coroutine[Any, Any, T]]:
+    """Complete an operation even if its caller is cancelled: it may be stored by then."""
+
+    async def shielded(self: "TaskStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        running = asyncio.ensure_future(method(self, *args, **kwargs))
+        self.unfinished.add(running)
+        running.add_done_callback(self.unfinished.discard)
+        return await asyncio.shield(running)
+
+    return wraps(method)(shielded)
+
+
+class TaskStore:
+    """The tasks of one database."""
+
+    def __init__(
+        self, database: Database, folder: str | None, limits: TaskLimits, clocks: Clocks
+    ) -> None:
+        self._database = database
+        self._payloads = PayloadFiles(folder, limits.inline)
+        self._limits = limits
+        self._clocks = clocks
+        self._watches = TaskWatches()
+        self._offset = clocks.wall() - clocks.steady()
+        self.unfinished: set[asyncio.Future[Any]] = set()
+        """Operations whose callers may have left; `close` waits for them."""
+
+    # For clients
+
+    async def submit(
+        self, principal: str, kind: str, input: bytes, ttl_s: float | None = None
+    ) -> TaskRecord:
+        """Store a new task, and return it; raise TaskRefused or StoreError if it is not stored."""
+        return await self._add(self._new(principal, kind, ttl_s), input)
+
+    async def resume(self, principal: str, id: str) -> TaskRecord | None:
+        """Store a task that does the work of an unsuccessful one; the second time, return it."""
+        task = await self.get(principal, id)
+        input = None if task is None else await self.input(task)
+        if task is None or input is None:
+            return None
+        if task.state not in RESUMABLE:
+            raise TaskRefused(f"the task is {task.state}: only an unsuccessful one can be resumed")
+        # The same key lets a server recognise work that it did before the interruption.
+        fresh = self._new(principal, task.kind, task.ttl_s)
+        fresh = replace(fresh, resumes=task.id, idempotency_key=task.idempotency_key)
+        return await self._add(fresh, input)
+
+    async def get(self, principal: str, id: str) -> TaskRecord | None:
+        """Return a principal's task; None if it is unknown, expired or of another principal."""
+        return await self._database.read(lambda db: self._visible(db, principal, id))
+
+    async def page(
+        self, principal: str, count: int = 100, cursor: str | None = None
+    ) -> TaskPage | None:
+        """Return a principal's tasks, newest first; None if the cursor is not valid."""
+        before = _MAX_SEQ if cursor is None else _seq(cursor)
+        if before is None:
+            return None
+        now = self._clocks.wall()
+        page = await self._database.read(
+            lambda db: rows.page(db, principal, now, before, count + 1)
+        )
+        found = page or []
+        tasks = [task for _, task in found[:count]]
+        return TaskPage(tasks, str(found[count - 1][0]) if len(found) > count else None)
+
+    async def input(self, task: TaskRecord) -> bytes | None:
+        """Return a task's input; None if the task was removed."""
+        return await self._payload(task, "input")
+
+    async def result(self, task: TaskRecord) -> bytes | None:
+        """Return a task's result; None if it has none, or if the task was removed."""
+        return await self._payload(task, "result")
+
+    async def events(self, task: TaskRecord) -> list[TaskEvent]:
+        """Return a task's latest events, oldest first."""
+        return await self._database.read(lambda db: rows.events(db, task.id)) or []
+
+    async def answer(
+        self, principal: str, id: str, answers: Mapping[str, bytes]
+    ) -> TaskRecord | None:
+        """Store answers to some of a task's questions; unknown and answered keys are ignored."""
+        if any(len(answer) > self._limits.max_question for answer in answers.values()):
+            raise TaskRefused(f"an answer exceeds the limit of {self._limits.max_question} bytes")
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            questions = tuple(
+                replace(question, answer=answers[question.key])
+                if question.answer is None and question.key in answers
+                else question
+                for question in task.questions
+            )
+            if questions == task.questions:
+                return task
+            answered = replace(task, questions=questions, updated_at=max(task.updated_at, now))
+            return answered if answered.pending else answered.moved(RUNNING, now)
+
+        return await self._change(lambda db: self._visible(db, principal, id), change)
+
+    async def cancel(self, principal: str, id: str) -> TaskRecord | None:
+        """Cancel a queued task, or request it of the worker; a finished task stays as it is."""
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            if task.is_finished or task.is_cancel_requested:
+                return task
+            if task.state is QUEUED:
+                return task.finished(CANCELLED, now, "cancelled", task.usage)
+            return replace(task, is_cancel_requested=True, updated_at=max(task.updated_at, now))
+
+        return await self._change(lambda db: self._visible(db, principal, id), change)
+
+    def watch(self, id: str) -> AbstractContextManager[TaskWatch]:
+        """Listen to the changes that this process makes to a task."""
+        return self._watches.watch(id)
+
+    # For workers
+
+    async def claim(
+        self, owner: str, kinds: Collection[str], lease_s: float = LEASE_S
+    ) -> TaskRecord | None:
+        """Lease the oldest queued task of these kinds to a worker; None if there is none."""
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            until = self._clocks.steady() + lease_s
+            lease = Lease(task.id, owner, secrets.token_urlsafe(16), lease_s, until)
+            return replace(task.moved(STARTING, now), lease=lease, starts=task.starts + 1)
+
+        oldest = await self._database.read(lambda db: rows.oldest_queued(db, kinds))
+        if oldest is None:  # the usual answer takes no lock
+            return None
+        return await self._change(lambda db: rows.oldest_queued(db, kinds), change)
+
+    async def begin(self, lease: Lease) -> TaskRecord | None:
+        """Record that the work begins: from now on it is not repeated after a crash."""
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            if task.state is not STARTING:  # only answers end `input_required`
+                raise TaskRefused(f"the task is {task.state}: it has begun already")
+            return task.moved(RUNNING, now)
+
+        return await self._change(self._held(lease), change)
+
+    async def renew(self, lease: Lease) -> TaskRecord | None:
+        """Extend a lease by its length; return the task, which may have a request to cancel."""
+
+        def change(task: TaskRecord, _: float) -> TaskRecord:
+            assert task.lease is not None
+            until = self._clocks.steady() + lease.seconds
+            return replace(task, lease=replace(task.lease, until=until))
+
+        return await self._change(self._held(lease), change, publish=False)
+
+    async def progress(self, lease: Lease, text: str) -> TaskRecord | None:
+        """Set the status message, and append it to the events."""
+        text = self._cut(text)
+
+        def find(db: sqlite3.Connection) -> TaskRecord | None:
+            task = self._held(lease)(db)
+            if task is not None:
+                rows.add_event(db, task.id, self._clocks.wall(), text, self._limits.events)
+            return task
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            return replace(task, message=text, updated_at=max(task.updated_at, now))
+
+        return await self._change(find, change)
+
+    async def ask(self, lease: Lease, questions: Sequence[bytes]) -> TaskRecord | None:
+        """Add questions, under new keys; the task waits for all of their answers."""
+        if any(len(body) > self._limits.max_question for body in questions):
+            raise TaskRefused(f"a question exceeds the limit of {self._limits.max_question} bytes")
+        added = tuple(TaskQuestion(secrets.token_urlsafe(16), body) for body in questions)
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            every = task.questions + added
+            if len(every) > self._limits.questions:
+                raise TaskRefused(f"a task has at most {self._limits.questions} questions at once")
+            if task.state is not INPUT_REQUIRED:
+                task = task.moved(INPUT_REQUIRED, now)
+            return replace(task, questions=every, updated_at=max(task.updated_at, now))
+
+        return await self._change(self._held(lease), change)
+
+    @_to_the_end
+    async def take_answers(self, lease: Lease) -> dict[str, bytes] | None:
+        """Return the answers by key, each once."""
+        find = self._held(lease)
+
+        def job(db: sqlite3.Connection) -> dict[str, bytes] | None:
+            task = find(db)
+            if task is None:
+                return None
+            taken = {each.key: each.answer for each in task.questions if each.answer is not None}
+            if taken:
+                rows.save(db, replace(task, questions=task.pending), self._limits)
+            return taken
+
+        return await self._database.write(job)
+
+    @_to_the_end
+    async def finish(
+        self,
+        lease: Lease,
+        state: TaskState,
+        result: bytes | None = None,
+        message: str = "",
+        usage: Mapping[str, float] | None = None,
+    ) -> TaskRecord | None:
+        """Finish a task with its result, unless the lease was lost; it never changes again."""
+        if state not in FINISHED:
+            raise ValueError(f"{state} is not a state of finished tasks")
+        if result is not None and len(result) > self._limits.max_result:
+            raise TaskRefused(f"the result exceeds the limit of {self._limits.max_result} bytes")
+        stored = None if result is None else await self._put(result)
+
+        def job(db: sqlite3.Connection) -> tuple[TaskRecord | None, list[str]]:
+            task = self._held(lease)(db)
+            if task is None:
+                return None, []
+            if stored is not None:
+                rows.add_payload(db, task.id, "result", stored)
+            done = task.finished(
+                state, self._clocks.wall(), self._cut(message), usage or task.usage
+            )
+            rows.save(db, done, self._limits)
+            surplus = rows.surplus(db, task.principal, self._limits.kept)
+            return done, rows.remove(db, surplus)
+
+        done, removed = await self._database.write(job)
+        if done is None:
+            await self._remove(stored)
+        else:
+            self._watches.publish(done)
+        self._payloads.remove(removed)
+        return done
+
+    # For the operator
+
+    @_to_the_end
+    async def recover(self, repeatable: Collection[str] = ()) -> list[TaskRecord]:
+        """Queue or interrupt the tasks whose leases have expired; return them.
+
+        Tasks of `repeatable` kinds start again wherever they were; others only if not begun.
+        """
+
+        def lost(db: sqlite3.Connection) -> list[TaskRecord]:
+            now = self._clocks.steady()
+            return [
+                task for task in rows.leased(db) if not (task.lease and task.lease.is_valid(now))
+            ]
+
+        def job(db: sqlite3.Connection) -> list[TaskRecord]:
+            now = self._clocks.wall()
+            return [
+                rows.save(
+                    db, task.recovered(now, task.kind in repeatable, self._limits), self._limits
+                )
+                for task in lost(db)
+            ]
+
+        if not await self._database.read(lost):  # the usual case takes no lock
+            return []
+        recovered = await self._database.write(job)
+        for task in recovered:
+            self._watches.publish(task)
+        return recovered
+
+    @_to_the_end
+    async def prune(self) -> int:
+        """Remove the finished tasks that have expired, and stray files; return how many tasks."""
+        now = self._clocks.wall()
+        if self._has_jumped(now):
+            return 0
+
+        def job(db: sqlite3.Connection) -> tuple[int, list[str]]:
+            ids = rows.expired(db, now)
+            return len(ids), rows.remove(db, ids)
+
+        if not await self._database.read(lambda _: True):
+            return 0  # there is no store yet
+        count, removed = await self._database.write(job)
+        await asyncio.to_thread(self._payloads.remove, removed)
+        known = await self._database.read(rows.files) or set()
+        await asyncio.to_thread(self._payloads.sweep, known)
+        return count
+
+    async def close(self) -> None:
+        """Finish all operations, and close the database."""
+        await asyncio.gather(*self.unfinished, return_exceptions=True)
+        await self._database.close()
+
+    def _new(self, principal: str, kind: str, ttl_s: float | None) -> TaskRecord:
+        now = self._clocks.wall()
+        return TaskRecord(
+            id=secrets.token_urlsafe(24),
+            principal=principal,
+            kind=kind,
+            idempotency_key=secrets.token_urlsafe(16),
+            created_at=now,
+            updated_at=now,
+            ttl_s=_clamped(ttl_s, self._limits.max_ttl_s),
+        )
+
+    @_to_the_end
+    async def _add(self, task: TaskRecord, input: bytes) -> TaskRecord:
+        limits = self._limits
+        if len(input) > limits.max_input:
+            raise TaskRefused(f"the input exceeds the limit of {limits.max_input} bytes")
+
+        def check(db: sqlite3.Connection) -> None:
+            if rows.unfinished_count(db, task.principal) >= limits.in_progress:
+                raise TaskRefused(
+                    f"{limits.in_progress} tasks are in progress, which is the limit: "
+                    "wait for one to finish, or cancel one"
+                )
+
+        def job(db: sqlite3.Connection) -> TaskRecord:
+            if task.resumes and (earlier := rows.successor(db, task.resumes)) is not None:
+                return earlier
+            check(db)
+            rows.insert(db, task, limits)
+            rows.add_payload(db, task.id, "input", stored)
+            return task
+
+        if self._payloads.is_large(input):  # a task that is refused needs no file
+            await self._database.read(check)
+        stored = await self._put(input)
+        added = await self._database.write(job)
+        if added is not task:
+            await self._remove(stored)
+        return added
+
+    async def _put(self, data: bytes) -> rows.Payload:
+        if self._payloads.is_large(data):
+            return await asyncio.to_thread(self._payloads.put, data)
+        return self._payloads.put(data)
+
+    async def _remove(self, payload: rows.Payload | None) -> None:
+        """Remove the file of a payload that no task has; after a failure, `prune` removes it."""
+        if payload is not None and payload[1] is not None:
+            await asyncio.to_thread(self._payloads.remove, [payload[1]])
+
+    async def _payload(self, task: TaskRecord, name: str) -> bytes | None:
+        found = await self._database.read(lambda db: rows.payload(db, task.id, name))
+        if found is None:
+            return None
+        if found[1] is None:
+            return self._payloads.get(found)
+        return await asyncio.to_thread(self._payloads.get, found)
+
+    def _visible(self, db: sqlite3.Connection, principal: str, id: str) -> TaskRecord | None:
+        known = id if len(id) <= _MAX_ID and id.isascii() else ""
+        return rows.visible(db, principal, known, self._clocks.wall())
+
+    @staticmethod
+    def _held(lease: Lease) -> Callable[[sqlite3.Connection], TaskRecord | None]:
+        """Find the leased task, unless the lease was lost."""
+
+        def find(db: sqlite3.Connection) -> TaskRecord | None:
+            task = rows.by_id(db, lease.task_id)
+            if task is None or task.lease is None or task.lease.token != lease.token:
+                return None
+            return task
+
+        return find
+
+    @_to_the_end
+    async def _change(
+        self,
+        find: Callable[[sqlite3.Connection], TaskRecord | None],
+        change: _Change,
+        publish: bool = True,
+    ) -> TaskRecord | None:
+        """Find a task and replace it, in one transaction."""
+
+        def job(db: sqlite3.Connection) -> tuple[TaskRecord | None, bool]:
+            task = find(db)
+            if task is None:
+                return None, False
+            changed = change(task, self._clocks.wall())
+            if changed is task:
+                return task, False
+            return rows.save(db, changed, self._limits), True
+
+        task, is_changed = await self._database.write(job)
+        if task is not None and is_changed and publish:
+            self._watches.publish(task)
+        return task
+
+    def _cut(self, text: str) -> str:
+        return text[: self._limits.text].encode(errors="replace").decode()
+
+    def _has_jumped(self, now: float) -> bool:
+        """True if the wall clock was set since the last time: tasks may only seem old then."""
+        offset, before = now - self._clocks.steady(), self._offset
+        self._offset = offset
+        return abs(offset - before) > _JUMP_S
+
+
+def tasks_in_memory(
+    limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = _DEFAULT_CLOCKS
+) -> TaskStore:
+    """Return a store that ends with this process."""
+    return TaskStore(MemoryDatabase(rows.FORMAT), None, limits, clocks)
+
+
+def tasks_in_folder(
+    folder: str, limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = _DEFAULT_CLOCKS
+) -> TaskStore:
+    """Return the store in a folder, which other processes may use too."""
+    path = os.path.join(folder, "tasks.db")
+    return TaskStore(FileDatabase(path, rows.FORMAT), f"{path}.files", limits, clocks)
+
+
+def _seq(cursor: str) -> int | None:
+    is_number = cursor.isascii() and cursor.isdigit() and len(cursor) <= _MAX_DIGITS
+    return int(cursor) if is_number else None
+
+
+def _clamped(ttl_s: float | None, longest_s: float) -> float:
+    """The time to keep a task; without a `ttl`, and for any too long, the longest."""
+    if ttl_s is None:
+        return longest_s
+    return min(ttl_s, longest_s) if ttl_s > 0 else 0.0

@@ -1,0 +1,468 @@
+"""The contract of the task store, in memory and in a file."""
+
+import asyncio
+import math
+from pathlib import Path
+
+import pytest
+
+from portico.tasks.record import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    FINISHED,
+    INPUT_REQUIRED,
+    INTERRUPTED,
+    QUEUED,
+    RUNNING,
+    STARTING,
+    TaskLimits,
+    TaskRefused,
+)
+from tests.support.task_stores import OpenStore, SetClocks, claimed, opener, running
+
+ME, OTHER = "local", "other"
+
+
+@pytest.fixture
+def now() -> SetClocks:
+    return SetClocks()
+
+
+@pytest.fixture(params=["memory", "file"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path, now: SetClocks) -> OpenStore:
+    return opener(request.param, tmp_path / "state", now)
+
+
+async def test_a_submitted_task_is_stored(opened: OpenStore, now: SetClocks) -> None:
+    async with opened() as store:
+        task = await store.submit(ME, "tool", b"input", ttl_s=60)
+        assert await store.get(ME, task.id) == task
+        assert (task.state, task.created_at, task.ttl_s) == (QUEUED, now.wall, 60)
+        assert await store.input(task) == b"input"
+        assert await store.result(task) is None
+
+
+async def test_ids_and_keys_differ_and_cannot_be_guessed(opened: OpenStore) -> None:
+    async with opened() as store:
+        tasks = [await store.submit(ME, "tool", b"") for _ in range(50)]
+        assert len({task.id for task in tasks} | {task.idempotency_key for task in tasks}) == 100
+        assert all(len(task.id) >= 32 for task in tasks)
+
+
+async def test_unknown_expired_and_foreign_tasks_are_all_none(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        expired = await store.submit(ME, "tool", b"", ttl_s=1)
+        _, lease = await running(store)
+        await store.finish(lease, COMPLETED, b"")
+        now.advance(10_000)
+        foreign = await store.submit(OTHER, "tool", b"")
+        for id in (expired.id, foreign.id, "unknown", "", "x" * 1_000_000, "\ud800", "\0"):
+            assert await store.get(ME, id) is None
+            assert await store.cancel(ME, id) is None
+            assert await store.answer(ME, id, {"key": b""}) is None
+            assert await store.resume(ME, id) is None
+        assert await store.get(OTHER, foreign.id) == foreign
+
+
+@pytest.mark.parametrize(
+    "given, kept",
+    [(None, 100.0), (0, 0.0), (-1, 0.0), (1e18, 100.0), (math.inf, 100.0), (math.nan, 0.0)],
+)
+async def test_a_ttl_is_kept_within_its_limits(
+    opened: OpenStore, given: float | None, kept: float
+) -> None:
+    async with opened(TaskLimits(max_ttl_s=100)) as store:
+        assert (await store.submit(ME, "tool", b"", ttl_s=given)).ttl_s == kept
+
+
+async def test_pages_show_every_task_once_newest_first(opened: OpenStore) -> None:
+    async with opened() as store:
+        ids = [(await store.submit(ME, "tool", b"")).id for _ in range(25)]
+        await store.submit(OTHER, "tool", b"")
+        found, cursor = [], None
+        while True:
+            page = await store.page(ME, 10, cursor)
+            assert page is not None
+            found += [task.id for task in page.tasks]
+            await store.submit(ME, "tool", b"")  # newer tasks do not move the rest
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert found == ids[::-1]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "-1", "9" * 30, "٣", "1.0"])
+async def test_a_wrong_cursor_is_not_a_page(opened: OpenStore, cursor: str) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        assert await store.page(ME, 10, cursor) is None
+
+
+async def test_workers_get_the_oldest_task_of_their_kinds_each_once(opened: OpenStore) -> None:
+    async with opened() as store:
+        tasks = [await store.submit(ME, kind, b"") for kind in ("a", "b", "a", "c")]
+        got = [await store.claim("worker", ("a", "b")) for _ in range(4)]
+        assert [task and task.id for task in got] == [*(task.id for task in tasks[:3]), None]
+        assert got[0] is not None
+        assert got[0].state is STARTING
+        assert got[0].lease is not None
+        assert got[0].lease.owner == "worker"
+
+
+async def test_a_finished_task_has_its_result_and_never_changes(opened: OpenStore) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        done = await store.finish(lease, COMPLETED, b"result", "done", {"tokens": 3})
+        assert done is not None
+        assert (done.state, done.message, done.usage) == (COMPLETED, "done", {"tokens": 3})
+        assert await store.finish(lease, FAILED, b"other") is None
+        assert await store.progress(lease, "late") is None
+        assert await store.ask(lease, [b"late?"]) is None
+        assert await store.renew(lease) is None
+        assert await store.begin(lease) is None
+        assert await store.take_answers(lease) is None
+        assert await store.cancel(ME, done.id) == done
+        assert await store.answer(ME, done.id, {"key": b""}) == done
+        assert await store.recover(("tool",)) == []
+        assert await store.get(ME, done.id) == done
+        assert await store.result(done) == b"result"
+
+
+async def test_only_finished_states_finish_a_task(opened: OpenStore) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        with pytest.raises(ValueError, match="running"):
+            await store.finish(lease, RUNNING)
+        with pytest.raises(TaskRefused, match="the task is running: it has begun already"):
+            await store.begin(lease)
+
+
+async def test_progress_sets_the_message_and_keeps_the_newest_events(opened: OpenStore) -> None:
+    async with opened(TaskLimits(events=3, text=5)) as store:
+        await store.submit(ME, "tool", b"")
+        task, lease = await running(store)
+        for number in range(5):
+            await store.progress(lease, f"step {number}" if number < 4 else "\ud800")
+        told = await store.get(ME, task.id)
+        assert told is not None
+        assert told.message == "?"
+        events = await store.events(task)
+        assert [(event.number, event.text) for event in events] == [
+            (3, "step "),
+            (4, "step "),
+            (5, "?"),
+        ]
+
+
+async def test_a_task_runs_on_when_its_last_question_is_answered(opened: OpenStore) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        task, lease = await running(store)
+        asking = await store.ask(lease, [b"name?", b"age?"])
+        assert asking is not None
+        assert asking.state is INPUT_REQUIRED
+        first, second = (question.key for question in asking.pending)
+        partly = await store.answer(ME, task.id, {first: b"Ann", "unknown": b"x"})
+        assert partly is not None
+        assert (partly.state, [each.body for each in partly.pending]) == (INPUT_REQUIRED, [b"age?"])
+        assert await store.take_answers(lease) == {first: b"Ann"}
+        fully = await store.answer(ME, task.id, {first: b"late", second: b"7"})
+        assert fully is not None
+        assert (fully.state, fully.pending) == (RUNNING, ())
+        assert await store.take_answers(lease) == {second: b"7"}
+        assert await store.take_answers(lease) == {}
+
+
+async def test_the_first_answer_wins_and_keys_are_never_reused(opened: OpenStore) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        task, lease = await running(store)
+        keys = []
+        for _ in range(5):
+            asking = await store.ask(lease, [b"sure?"])
+            assert asking is not None
+            keys.append(asking.pending[0].key)
+            await store.answer(ME, task.id, {keys[-1]: b"yes"})
+            await store.answer(ME, task.id, {keys[-1]: b"no"})
+            assert await store.take_answers(lease) == {keys[-1]: b"yes"}
+        assert len(set(keys)) == 5
+
+
+async def test_questions_and_answers_are_bounded(opened: OpenStore) -> None:
+    async with opened(TaskLimits(questions=2, max_question=10)) as store:
+        await store.submit(ME, "tool", b"")
+        task, lease = await running(store)
+        with pytest.raises(TaskRefused, match="at most 2 questions"):
+            await store.ask(lease, [b"?"] * 3)
+        with pytest.raises(TaskRefused, match="a question exceeds the limit of 10 bytes"):
+            await store.ask(lease, [b"?" * 11])
+        with pytest.raises(TaskRefused, match="an answer exceeds the limit of 10 bytes"):
+            await store.answer(ME, task.id, {"key": b"." * 11})
+        assert await store.get(ME, task.id) == task
+
+
+async def test_a_queued_task_is_cancelled_at_once(opened: OpenStore) -> None:
+    async with opened() as store:
+        task = await store.submit(ME, "tool", b"")
+        cancelled = await store.cancel(ME, task.id)
+        assert cancelled is not None
+        assert cancelled.state is CANCELLED
+        assert await store.claim("worker", ("tool",)) is None
+
+
+async def test_the_worker_of_a_task_sees_the_request_to_cancel_it(opened: OpenStore) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        task, lease = await running(store)
+        requested = await store.cancel(ME, task.id)
+        assert requested is not None
+        assert requested.state is RUNNING
+        renewed = await store.renew(lease)
+        assert renewed is not None
+        assert renewed.is_cancel_requested
+        done = await store.finish(lease, CANCELLED)
+        assert done is not None
+        assert done.state is CANCELLED
+
+
+async def test_a_lost_worker_interrupts_a_task_that_had_begun(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        queued, begun = [await store.submit(ME, kind, b"") for kind in ("a", "b")]
+        await claimed(store, "a")
+        _, lease = await running(store, "b")
+        now.advance(14.9)
+        assert await store.recover() == []
+        now.advance(0.2)
+        assert [(task.id, task.state) for task in await store.recover()] == [
+            (queued.id, QUEUED),
+            (begun.id, INTERRUPTED),
+        ]
+        assert await store.finish(lease, COMPLETED, b"late") is None
+        lost = await store.get(ME, begun.id)
+        assert lost is not None
+        assert lost.message.startswith("interrupted: the process that ran the task ended")
+        assert await store.result(lost) is None
+
+
+async def test_a_repeatable_task_is_started_again_but_not_forever(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(starts=3)) as store:
+        task = await store.submit(ME, "tool", b"")
+        states = []
+        for _ in range(3):
+            _, late = await running(store)
+            await store.ask(late, [b"sure?"])
+            now.advance(20)
+            states += [task.state for task in await store.recover(("tool",))]
+            assert await store.finish(late, COMPLETED, b"late") is None
+        assert states == [QUEUED, QUEUED, INTERRUPTED]
+        ended = await store.get(ME, task.id)
+        assert ended is not None
+        assert ended.questions == ()
+
+
+async def test_a_lost_task_that_was_to_be_cancelled_is(opened: OpenStore, now: SetClocks) -> None:
+    async with opened() as store:
+        task = await store.submit(ME, "tool", b"")
+        await running(store)
+        await store.cancel(ME, task.id)
+        now.advance(20)
+        assert [task.state for task in await store.recover(("tool",))] == [CANCELLED]
+
+
+async def test_a_renewed_lease_does_not_expire(opened: OpenStore, now: SetClocks) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        for _ in range(5):
+            now.advance(10)
+            assert await store.renew(lease) is not None
+            assert await store.recover() == []
+
+
+async def test_an_expired_lease_counts_until_another_worker_has_the_task(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        now.advance(100)
+        assert await store.finish(lease, COMPLETED, b"slow") is not None
+
+
+@pytest.mark.parametrize("jump", [1e9, 3600, -3600, -1e9])
+async def test_a_clock_that_jumps_ends_no_lease_and_doubles_no_work(
+    opened: OpenStore, now: SetClocks, jump: float
+) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"", ttl_s=60)
+        task, lease = await running(store)
+        now.wall += jump
+        assert await store.recover(("tool",)) == []
+        assert await store.claim("second", ("tool",)) is None
+        assert await store.prune() == 0
+        done = await store.finish(lease, COMPLETED, b"result")
+        assert done is not None
+        assert await store.get(ME, task.id) == done
+        assert done.created_at <= done.updated_at
+
+
+async def test_a_clock_that_jumps_ahead_and_back_removes_nothing(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"", ttl_s=60)
+        task, lease = await running(store)
+        await store.finish(lease, COMPLETED, b"result")
+        now.wall += 1e9
+        assert await store.prune() == 0
+        now.wall -= 1e9
+        assert await store.prune() == 0
+        assert await store.get(ME, task.id) is not None
+
+
+async def test_a_lease_from_before_a_restart_of_the_system_has_expired(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        await running(store)
+        now.steady = 3.0
+        assert [task.state for task in await store.recover()] == [INTERRUPTED]
+
+
+async def test_finished_tasks_expire_by_age_but_are_kept_for_a_while(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(grace_s=300)) as store:
+        await store.submit(ME, "tool", b"", ttl_s=0)
+        task, lease = await running(store)
+        now.advance(10_000)
+        assert await store.prune() == 0
+        assert await store.get(ME, task.id) == task
+        await store.finish(lease, COMPLETED, b"result")
+        now.advance(299)
+        assert await store.get(ME, task.id) is not None
+        now.advance(2)
+        assert await store.get(ME, task.id) is None
+        page = await store.page(ME)
+        assert page is not None
+        assert page.tasks == []
+        assert [await store.prune(), await store.prune()] == [1, 0]
+
+
+async def test_the_oldest_finished_tasks_make_room_and_no_other(opened: OpenStore) -> None:
+    async with opened(TaskLimits(kept=3)) as store:
+        first = await store.submit(ME, "stays", b"")
+        for _ in range(6):
+            await store.submit(ME, "tool", b"")
+            _, lease = await running(store)
+            await store.finish(lease, COMPLETED, b"")
+        page = await store.page(ME)
+        assert page is not None
+        assert [task.state for task in page.tasks] == [COMPLETED] * 3 + [QUEUED]
+        assert page.tasks[-1] == first
+
+
+async def test_tasks_in_progress_are_limited_for_each_principal(opened: OpenStore) -> None:
+    async with opened(TaskLimits(in_progress=2)) as store:
+        task = await store.submit(ME, "tool", b"")
+        await store.submit(ME, "tool", b"")
+        with pytest.raises(TaskRefused, match="2 tasks are in progress, which is the limit"):
+            await store.submit(ME, "tool", b"")
+        await store.submit(OTHER, "tool", b"")
+        await store.cancel(ME, task.id)
+        assert (await store.submit(ME, "tool", b"")).state is QUEUED
+
+
+async def test_inputs_and_results_are_limited(opened: OpenStore) -> None:
+    async with opened(TaskLimits(max_input=10, max_result=10)) as store:
+        with pytest.raises(TaskRefused, match="the input exceeds the limit of 10 bytes"):
+            await store.submit(ME, "tool", b"." * 11)
+        task = await store.submit(ME, "tool", b"." * 10)
+        _, lease = await running(store)
+        with pytest.raises(TaskRefused, match="the result exceeds the limit of 10 bytes"):
+            await store.finish(lease, COMPLETED, b"." * 11)
+        assert await store.result(task) is None
+        assert await store.finish(lease, FAILED) is not None
+
+
+@pytest.mark.parametrize("state", sorted(FINISHED - {COMPLETED}))
+async def test_an_unsuccessful_task_is_resumed_by_one_new_task(
+    opened: OpenStore, state: str
+) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"input")
+        _, lease = await running(store)
+        old = await store.finish(lease, type(QUEUED)(state), message="why")
+        assert old is not None
+        new = await store.resume(ME, old.id)
+        assert new is not None
+        assert (new.state, new.resumes, new.kind) == (QUEUED, old.id, "tool")
+        assert new.id != old.id
+        assert new.idempotency_key == old.idempotency_key
+        assert await store.input(new) == b"input"
+        assert await store.resume(ME, old.id) == new
+        assert await store.get(ME, old.id) == old
+
+
+async def test_a_running_or_completed_task_is_not_resumed(opened: OpenStore) -> None:
+    async with opened() as store:
+        await store.submit(ME, "tool", b"")
+        task, lease = await running(store)
+        with pytest.raises(TaskRefused, match="the task is running: only an unsuccessful one"):
+            await store.resume(ME, task.id)
+        await store.finish(lease, COMPLETED)
+        with pytest.raises(TaskRefused, match="the task is completed"):
+            await store.resume(ME, task.id)
+
+
+async def test_a_listener_gets_the_changes_of_its_task_only(opened: OpenStore) -> None:
+    async with opened() as store:
+        task = await store.submit(ME, "tool", b"")
+        with store.watch(task.id) as watch:
+            _, lease = await running(store)
+            await store.submit(ME, "tool", b"")
+            await running(store)
+            await store.renew(lease)
+            await store.progress(lease, "half")
+            await store.finish(lease, COMPLETED, b"")
+            changes = [await watch.next() for _ in range(4)]
+        assert {change.id for change in changes} == {task.id}
+        assert [change.state for change in changes] == [STARTING, RUNNING, RUNNING, COMPLETED]
+        assert changes[2].message == "half"
+
+
+async def test_a_slow_listener_misses_old_changes_but_not_the_end(opened: OpenStore) -> None:
+    async with opened() as store:
+        task = await store.submit(ME, "tool", b"")
+        with store.watch(task.id) as watch:
+            _, lease = await running(store)
+            for number in range(150):
+                await store.progress(lease, str(number))
+            await store.finish(lease, COMPLETED, b"")
+            last = await watch.next()
+            for _ in range(99):
+                last = await watch.next()
+        assert last.state is COMPLETED
+
+
+async def test_a_caller_that_leaves_does_not_undo_what_it_stored(opened: OpenStore) -> None:
+    async with opened() as store:
+        task = await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        with store.watch(task.id) as watch:
+            finishing = asyncio.ensure_future(store.finish(lease, COMPLETED, b"x" * 100_000))
+            await asyncio.sleep(0)
+            finishing.cancel()
+            done = await watch.next()
+        assert done.state is COMPLETED
+        assert await store.result(done) == b"x" * 100_000
