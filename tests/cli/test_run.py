@@ -213,6 +213,19 @@ def test_missing_files_are_named(tmp_path: Path, definitions: Path) -> None:
         assert "nope.py: no such file" in ran.stderr
 
 
+def test_handlers_that_cannot_be_read_are_refused_without_a_traceback(
+    tmp_path: Path, definitions: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    for path, why in (
+        (tmp_path, "a folder, not a file; give a file in it"),
+        (tmp_path / "pipe.py", "not a regular file; give a .py or a .json file"),
+    ):
+        ran = run(definitions, "--handlers", path)
+        assert ran.returncode == 1
+        assert ran.stderr == f"portico: {path}: {why}\n"
+
+
 def test_a_taken_port_is_said(adder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -289,7 +289,8 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
                 said = [why_not(str(path)) for path in (file, inner)]
         finally:
             inner.parent.chmod(0o755)
-    assert said == [f"{path}: cannot be read: Permission denied" for path in (file, inner)]
+    what = "cannot be read: Permission denied; check the permissions of the file and its folder"
+    assert said == [f"{path}: {what}" for path in (file, inner)]
 
 
 @pytest.mark.parametrize("argument", ["", "  ", "\n", "unfinished 'quote", "http://[", "a='b c"])

@@ -165,7 +165,7 @@ def _exists(path: str) -> bool:
 
 
 def _file(argument: str, path: str, variable: str) -> Component:
-    head = _head(path)
+    head = read_head(path)
     if head.startswith(_WASM):
         raise ComponentError(f"{_shown(path)}: WebAssembly components are not supported yet")
     kind = _kind_of(path, head, variable)
@@ -214,7 +214,8 @@ def _is_ours(head: bytes, variable: str) -> bool:
     return bool(variable) and re.search(found, head) is not None
 
 
-def _head(path: str) -> bytes:
+def read_head(path: str) -> bytes:
+    """Return the beginning of a file; raises ComponentError."""
     try:
         with os.fdopen(os.open(path, _READ), "rb", buffering=0) as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -227,6 +228,9 @@ def _head(path: str) -> bytes:
     except IsADirectoryError:
         how = "give a file in it"
         raise ComponentError(f"{_shown(path)}: a folder, not a file; {how}") from None
+    except PermissionError as error:
+        how = "check the permissions of the file and its folder"
+        raise ComponentError(f"{_shown(path)}: cannot be read: {error.strerror}; {how}") from None
     except OSError as error:
         why = f"cannot be read: {error.strerror or error}"
         raise ComponentError(f"{_shown(path)}: {why}") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from portico.components.classify import Component, ComponentError
+from portico.components.classify import Component, ComponentError, read_head
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.types import Link
 from portico.model.wording import close_matches, did_you_mean
@@ -247,9 +247,10 @@ def _is_config(path: str) -> bool:
 
 
 def _check_file(path: str) -> None:
-    if not os.path.isfile(path):
-        what = "a folder, not a file" if os.path.isdir(path) else "no such file"
-        raise ComponentError(f"{path}: {what}")
+    if not os.path.exists(path):
+        raise ComponentError(f"{path}: no such file")
+    if not os.path.isfile(path) or not os.access(path, os.R_OK):
+        read_head(path)  # raises the reason
 
 
 def _stem(path: str) -> str:
