@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,9 +62,9 @@ class Served:
         """The beginning of the names of that server's tools."""
 
     @contextmanager
-    def client(self, era: str) -> Iterator[Client]:
+    def client(self, era: str, **capabilities: Any) -> Iterator[Client]:
         """A client of an era."""
-        with web(self._process.port, modern=era == "modern") as client:
+        with web(self._process.port, capabilities, modern=era == "modern") as client:
             yield client
 
     def name(self, tool: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.examples.served import EACH_ERA, EACH_WAY, example, served
+from tests.support.messages import modern_meta
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("examples")]
 
@@ -57,6 +58,26 @@ def test_the_links_of_a_gateway_work_together(
         assert json.loads(client.error(id))["code"] == -31429
         calls = [(call["tool"], call["outcome"]) for call in lines(log)]
         assert calls == 60 * [("shop__echo", "ok")] + [("shop__echo", "error -31429")]
+
+
+@EACH_ERA
+def test_a_call_that_asks_the_user_is_logged_as_such(
+    era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "calls.jsonl"
+    monkeypatch.setenv("CALL_LOG", str(log))
+    monkeypatch.setenv("NOTES_DATABASE", str(tmp_path / "notes.db"))
+    notes = {"notes": {"path": example("notes_database")}}
+    with (
+        served("run python", tmp_path, "call_log", components=notes) as shop,
+        shop.client(era, elicitation={}) as client,
+    ):
+        client.call("add_note", title="Milk", text="Buy milk")
+        asking = modern_meta({"elicitation": {}}) if era == "modern" else None
+        client.answer(client.start("delete_note", meta=asking, id=1))
+    # A legacy client gets the question during the call, a modern one instead of a result.
+    outcome = "asks the user" if era == "modern" else "tool error"
+    assert [call["outcome"] for call in lines(log)] == ["ok", outcome]
 
 
 def test_the_log_is_beside_the_file_unless_it_is_named(
