@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support.clock import Clock, MovableLoop
 from tests.support.running import LINKED, PLAIN
@@ -20,6 +21,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid():  # root may look into every process
         os.environ.setdefault("PORTICO_DEBUGGABLE", "1")
+
+
+# A busy machine is slow, not wrong.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

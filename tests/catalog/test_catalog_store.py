@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog.catalog_file import FORMAT
@@ -123,7 +123,6 @@ _spelled = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(_spelled, max_size=5), st.sampled_from(KINDS), st.sampled_from(Version))
 def test_any_json_comes_back(
     tmp_path_factory: pytest.TempPathFactory, items: list[bytes], kind: str, version: Version

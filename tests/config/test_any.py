@@ -18,7 +18,7 @@ from tests.config.test_edit import JSON, TOML
 from tests.config.test_read import WHOLE
 
 in_one_folder = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 _tables = [key for table in (Gateway, Search, Rerank) for key in readers(table)]
 _keys = st.sampled_from([*SERVER, *_tables, *TOP, "mcpServers", "allow", "a b"])

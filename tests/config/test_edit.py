@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.config import edit_json, edit_toml
@@ -321,7 +321,6 @@ _files = st.dictionaries(_names, _entries, max_size=4)
 _comments = st.sampled_from(["", "# about it\n", "\n", "\n# far\n\n", "# é [x]\n# y = 1\n"])
 
 
-@settings(deadline=None)
 @given(_files, st.data())
 def test_any_entry_added_to_any_toml_can_be_removed_again(
     servers: dict[str, Any], data: st.DataObject
@@ -339,7 +338,6 @@ def test_any_entry_added_to_any_toml_can_be_removed_again(
     assert tomllib.loads(off)["servers"] == {**servers, "NEW": {**entry, "enabled": False}}
 
 
-@settings(deadline=None)
 @given(_files, _entries, st.sampled_from([None, 1, 2, "\t"]), st.booleans())
 def test_any_entry_added_to_any_json_can_be_removed_again(
     servers: dict[str, Any], entry: dict[str, Any], indent: Any, crlf: bool

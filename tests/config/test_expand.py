@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.config.expand import Sources, Unresolved
@@ -118,7 +118,6 @@ _names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
 _plain = st.text(st.characters(codec="utf-8", exclude_characters="$"), max_size=8)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(_names, st.text(max_size=8)), st.data())
 def test_a_value_is_its_parts_in_order(environ: dict[str, str], data: st.DataObject) -> None:
     raw = value = ""
@@ -132,7 +131,6 @@ def test_a_value_is_its_parts_in_order(environ: dict[str, str], data: st.DataObj
     assert Sources(environ, "/").expand(raw) == value
 
 
-@settings(deadline=None)
 @given(st.text("${}:-AaB_env file", max_size=30))
 def test_any_text_gives_a_value_or_a_reason(raw: str) -> None:
     with suppress(Unresolved):

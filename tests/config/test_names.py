@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.config.names import is_valid_name, valid_name, valid_names
@@ -17,7 +17,6 @@ def test_what_fits() -> None:
         assert not is_valid_name(name), name
 
 
-@settings(deadline=None)
 @given(names)
 def test_a_fitted_name_fits_and_stays(name: str) -> None:
     found = valid_name(name)
@@ -30,7 +29,6 @@ def test_a_fitted_name_fits_and_stays(name: str) -> None:
         assert found == name
 
 
-@settings(deadline=None)
 @given(st.lists(names, unique=True, max_size=12))
 def test_all_of_them_are_kept_apart_in_order(several: list[str]) -> None:
     found = valid_names(several)

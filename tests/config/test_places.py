@@ -4,7 +4,7 @@ import json
 import tomllib
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.config import edit_toml
@@ -70,7 +70,6 @@ def _walked(value: Any, path: tuple[str | int, ...] = ()) -> dict[tuple[str | in
     return found
 
 
-@settings(deadline=None)
 @given(_json, st.sampled_from([None, 2]), st.booleans())
 def test_every_value_of_any_json_is_found(value: Any, indent: int | None, plain: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=plain)
@@ -89,7 +88,6 @@ _toml = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(st.characters(codec="utf-8")), _toml, max_size=4))
 def test_every_value_of_any_toml_is_found(entry: dict[str, Any]) -> None:
     text = edit_toml.added("", ("servers",), "x", entry)

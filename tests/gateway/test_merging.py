@@ -38,7 +38,7 @@ def offering(name: str, tools: Any) -> Server:
 
 
 @given(_STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
     steps: list[tuple[set[str], set[str], dict[str, set[str]]]],
 ) -> None:

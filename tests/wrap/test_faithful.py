@@ -437,7 +437,7 @@ def echoing(by: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield client
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(fields(VALUE))
 def test_whatever_is_sent_comes_back_as_it_was(echoing: Client, params: str) -> None:
     assert echoing.ask("x/echo", params.encode()).decode() == params
