@@ -1,5 +1,6 @@
 """The example with a SQLite database: in memory, and served to the official SDK's client."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from mcp.client.stdio import stdio_client
 from examples.notes_database import server
 from portico import ToolResult
 from portico.upstream.memory_client import Changed
+from tests.examples.served import EACH_WAY, served
 from tests.support.running import WAIT_S
 from tests.support.shared import ROOT
 
@@ -85,6 +87,23 @@ async def test_the_official_client_finds_its_notes_again(
     with sqlite3.connect(database) as connection:
         assert connection.execute("select count(*) from notes").fetchone() == (2,)
     connection.close()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("examples")
+@EACH_WAY
+def test_the_notes_stand_beside_any_server(way: str, database: Path, tmp_path: Path) -> None:
+    is_served = way.startswith("serve")
+    where = {"env": {"NOTES_DATABASE": str(database)}} if is_served else {}
+    prefix = "notes__" if is_served else ""
+    notes = {"notes": {"path": EXAMPLE, **where}}
+    with served(way, tmp_path, components=notes) as shop:
+        for number, era in enumerate(("legacy", "modern"), 1):
+            with shop.client(era) as client:
+                client.call(f"{prefix}add_note", title="Milk", text="Buy milk")
+                found = json.loads(client.result(client.start(f"{prefix}search_notes")))
+                assert len(found["structuredContent"]["result"]) == number
+                assert client.call(shop.name("echo"), message="hello") == "Echo: hello"
 
 
 def test_a_database_that_cannot_be_opened_ends_the_command(tmp_path: Path) -> None:
