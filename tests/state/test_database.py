@@ -255,6 +255,21 @@ def test_a_full_disk_is_reported_and_loses_nothing(path: Path) -> None:
     assert more == "True"
 
 
+async def test_a_database_without_room_refuses_what_does_not_fit(path: Path) -> None:
+    def too_much(db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA max_page_count = 10")
+        add("x" * 100_000)(db)
+
+    async with opened(path) as database:
+        outcomes = await asyncio.gather(
+            *(database.write(job) for job in (add("a"), too_much, add("b"))),
+            return_exceptions=True,
+        )
+        assert [outcomes[0], outcomes[2]] == [None, None]
+        assert "the disk is full; free some space and retry" in str(outcomes[1])
+        assert await database.read(words) == ["a", "b"]
+
+
 _WRITE = """
 import asyncio, sys
 from tests.state.test_database import FileDatabase, OLD, StoreError, add

@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+import re
 import resource
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -175,3 +178,37 @@ def test_a_full_disk_refuses_tasks_before_they_are_accepted(tmp_path: Path) -> N
     assert kept == "2 ['queued', 'starting']"
     assert done == "completed 200000"
     assert not [*(tmp_path / "state").rglob("*.draft")]
+
+
+async def everything(store: TaskStore, id: str) -> object:
+    """All that the store has of the first page of tasks, and of one of them."""
+    page = await store.page(ME)
+    task = await store.get(ME, id)
+    assert page is not None
+    assert task is not None
+    return page, task, await store.input(task), await store.result(task)
+
+
+async def test_a_changed_bit_of_a_task_is_reported_wherever_it_is(tmp_path: Path) -> None:
+    store = tasks_in_folder(str(tmp_path))
+    await store.submit(ME, "tool", b"the input")
+    _, lease = await running(store)
+    done = await store.finish(lease, COMPLETED, b"the result")
+    assert done is not None
+    await everything(store, done.id)
+    await store.close()
+    path = tmp_path / "tasks.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM")  # leaves no remains of earlier records
+    data = await asyncio.to_thread(path.read_bytes)
+    words = (done.id, ME, "the input", "the result")
+    places = [at.start() for word in words for at in re.finditer(word.encode(), data)]
+    assert len(places) > 8
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        await asyncio.to_thread(path.write_bytes, damaged)
+        store = tasks_in_folder(str(tmp_path))
+        with pytest.raises(StoreError, match="restore"):
+            await everything(store, done.id)
+        await store.close()

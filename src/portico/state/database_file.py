@@ -152,7 +152,9 @@ def _check(path: str, format: DatabaseFormat) -> None:
             found = _number(connection, "user_version")
             if found > format.number:
                 raise Newer(f"it has format {found}, of a newer Portico")
-            (outcome,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (outcome,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            if connection.execute("PRAGMA foreign_key_check").fetchone():
+                outcome = "a row refers to a missing one"
             size = _number(connection, "page_count") * _number(connection, "page_size")
     except sqlite3.DatabaseError as error:
         if is_damage(error):

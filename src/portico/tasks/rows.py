@@ -3,11 +3,13 @@
 import sqlite3
 from collections.abc import Iterable, Iterator
 
-from msgspec import MsgspecError, json
+from msgspec import json
 
+from portico.model.digest import blake2b
 from portico.state.database_file import DatabaseFormat, StoreError
 from portico.tasks.record import QUEUED, TaskEvent, TaskLimits, TaskRecord
 
+_DIGEST = 16
 _ENCODE = json.Encoder().encode
 _DECODE = json.Decoder(TaskRecord).decode
 _SCHEMA = """
@@ -21,17 +23,17 @@ CREATE TABLE tasks (
     open INTEGER NOT NULL CHECK (open IN (0, 1)),
     expires_at REAL NOT NULL,
     resumes TEXT,
-    record BLOB NOT NULL
+    record BLOB NOT NULL CHECK (typeof(record) = 'blob')
 );
 CREATE UNIQUE INDEX visible ON tasks (principal, id, expires_at);
 CREATE UNIQUE INDEX resumed ON tasks (resumes) WHERE resumes IS NOT NULL;
 CREATE INDEX pages ON tasks (principal);
-CREATE INDEX unfinished ON tasks (state) WHERE open = 1;
+CREATE INDEX unfinished ON tasks (state, kind) WHERE open = 1;
 CREATE INDEX open_of ON tasks (principal, open);
 CREATE INDEX expiring ON tasks (expires_at) WHERE open = 0;
 CREATE TABLE payloads (
     task TEXT NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
-    name TEXT NOT NULL,
+    name TEXT NOT NULL CHECK (name IN ('input', 'result')),
     data BLOB,
     file TEXT,
     digest TEXT NOT NULL,
@@ -73,7 +75,7 @@ def save(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> TaskRe
 def _changing(task: TaskRecord, limits: TaskLimits) -> tuple[object, ...]:
     expires_at = task.expires_at(limits)
     open_ = int(not task.is_finished)
-    return (str(task.state), open_, expires_at, task.resumes or None, _ENCODE(task))
+    return (str(task.state), open_, expires_at, task.resumes or None, _encoded(task))
 
 
 def visible(db: sqlite3.Connection, principal: str, id: str, now: float) -> TaskRecord | None:
@@ -201,10 +203,14 @@ def _one(rows: sqlite3.Cursor) -> TaskRecord | None:
     return None if row is None else _decoded(row[0])
 
 
-def _decoded(record: bytes) -> TaskRecord:
-    try:
-        return _DECODE(record)
-    except MsgspecError as error:
-        raise StoreError(
-            f"cannot read a task: its record is damaged ({error}); restore a copy of the task store"
-        ) from None
+def _encoded(task: TaskRecord) -> bytes:
+    """The record after its digest: SQLite notices damage to its structure, not to values."""
+    record = _ENCODE(task)
+    return blake2b(record, digest_size=_DIGEST).digest() + record
+
+
+def _decoded(stored: bytes) -> TaskRecord:
+    record = stored[_DIGEST:]
+    if blake2b(record, digest_size=_DIGEST).digest() != stored[:_DIGEST]:
+        raise StoreError("cannot read a task: its record is damaged; restore a copy of the store")
+    return _DECODE(record)
