@@ -196,6 +196,22 @@ def test_a_name_is_shadowed_on_request_only() -> None:
     with running("wrong.py", "calc.py", "--shadow", "add") as client:
         assert listed(client) == ["add"]
         assert client.call("add", a=1, b=2) == "4"
+    with running("calc.py", "greet.py", "--shadow", "ad") as client:
+        told = "--shadow: no component offers 'ad'; did you mean add?"
+        assert until(lambda: told in client.child.stderr())
+
+
+def test_a_server_that_does_not_start_is_reported_once_and_the_others_are_served(
+    folder: Path,
+) -> None:
+    (folder / "fails.py").write_text("1 / 0")
+    fails = "fails=" + " ".join(portico_run(folder / "fails.py"))
+    with running("calc.py", fails) as client:
+        assert listed(client) == ["add"]
+        assert client.call("add", a=1, b=2) == "3"
+    stderr = client.child.stderr()
+    assert stderr.count("portico: fails exited with code 1; its stderr ends with:") == 1
+    assert "fails.py:1: ZeroDivisionError: division by zero" in stderr
 
 
 @pytest.mark.usefixtures("folder")

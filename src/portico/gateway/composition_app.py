@@ -26,6 +26,7 @@ from portico.gateway.registry import CompositionRules, Registry
 from portico.model.errors import McpError, PorticoError, StartError, TargetError
 from portico.model.message import Request, Response
 from portico.model.types import Link
+from portico.model.wording import close_matches, did_you_mean
 from portico.protocol.codec import decoded
 from portico.state.file_watcher import FileWatcher
 from portico.state.report import failed, report
@@ -168,10 +169,19 @@ class CompositionApp:
             await registry.refresh([name for name in named if _is_stale(registry.members[name])])
         if clashes := registry.clashes():
             raise ComponentError(_refusal(clashes))
+        self._check_shadows()
         registry.check_links()
         for member in registry.members.values():
             if member.is_local:
                 await _start(member)
+
+    def _check_shadows(self) -> None:
+        """Report names to shadow that no component offers."""
+        names = self._registry.names()
+        for name in self._options.shadows:
+            if name not in names:
+                hint = did_you_mean(close_matches(name, names)) or "check the name"
+                report(f"--shadow: no component offers {name!r}; {hint}")
 
     def _identity(self) -> Identity:
         """Return the identity of the only component, or one for all of them."""

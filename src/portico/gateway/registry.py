@@ -27,6 +27,7 @@ from portico.gateway.summary import ServerSummary, summarize
 from portico.gateway.tool_search import ToolSearch
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.model.offer import KINDS
 from portico.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.model.wording import did_you_mean
 from portico.observe.observing import observing
@@ -288,6 +289,10 @@ class Registry:
         shadows = frozenset() if self._rules is None else self._rules.shadows
         return [one for one in self.merged.all_duplicates() if one.key not in shadows]
 
+    def names(self) -> list[str]:
+        """Return the names and URIs that the members offer."""
+        return [name for kind in KINDS for name in self.merged.routes(kind)]
+
     def _entries(self, config: Config) -> dict[str, Entry]:
         enabled = {name: entry for name, entry in config.entries.items() if entry.enabled}
         found: dict[str, Entry] = {**enabled, **self._local}
@@ -314,10 +319,12 @@ class Registry:
     async def _refresh_unconfirmed(self) -> None:
         if not any(member.is_pending for member in self.members.values()):
             await asyncio.sleep(_START_DELAY_S)
-        members = self.members.items()
         await self.refresh(
-            # Those in this process only start their lifespans.
-            [name for name, m in members if m.is_local or not (m.is_confirmed or m.refreshing)]
+            name
+            for name, m in self.members.items()
+            # Those in this process only start their lifespans. A server that has failed by now is
+            # tried again when it is used.
+            if m.is_local or not (m.is_confirmed or m.refreshing or m.problem)
         )
 
     async def wait_for_catalog(self, server: str) -> None:
