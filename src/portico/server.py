@@ -79,14 +79,10 @@ class Server(Registration):
         if call_timeout_s is not None and not call_timeout_s > 0:
             why = f"call_timeout_s must be more than 0, not {call_timeout_s}"
             raise RegistrationError(f"{why}; use None for no limit")
-        more = {"title": title, "description": description, "websiteUrl": website}
-        shown: dict[str, Any] = {key: value for key, value in more.items() if value is not None}
-        if icons:
-            shown["icons"] = list(icons)
         self.identity = Identity(
             name=name,
             version=version,
-            more=shown,
+            more=_descriptive_fields(title, description, website, icons),
             instructions=instructions,
             extensions=extensions or {},
             ttl_ms=ttl_ms,
@@ -336,6 +332,17 @@ def _bytes_of(message: Message) -> bytes:
         # A lone surrogate makes bytes that are not UTF-8, which the parser rejects.
         return message.encode(errors="surrogatepass")
     return msgspec.json.encode(message) if isinstance(message, dict) else bytes(message)
+
+
+def _descriptive_fields(
+    title: str | None,
+    description: str | None,
+    website: str | None,
+    icons: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    fields = {"title": title, "description": description, "websiteUrl": website}
+    fields = {key: value for key, value in fields.items() if value is not None}
+    return {**fields, "icons": list(icons)} if icons else fields
 
 
 def _declared(capabilities: Iterable[str]) -> frozenset[str]:

@@ -1,9 +1,15 @@
 """A folder with components and a config of them, for real gateways."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.serve.gateway import Entry, written
+from tests.serve.gateway import Entry, Gateway, serve_command, written
+from tests.wrap.talk import Client, Pipes, web
+
+WAYS = [(over, modern) for over in ("stdio", "http") for modern in (False, True)]
+"""Each transport, in both eras."""
 
 CALC = '''
 from portico import Server
@@ -45,3 +51,19 @@ class Workshop:
         groups = settings.pop("groups", {})
         gateway = {"expose": "all", **settings}
         return written(self.config, servers or {}, groups=groups, gateway=gateway, **tables)
+
+
+@contextmanager
+def connected(
+    way: tuple[str, bool], config: Path, gateway: Gateway, home: Path
+) -> Iterator[Client]:
+    """A client of a gateway over HTTP, or of one of its own over stdio."""
+    over, modern = way
+    if over == "http":
+        with web(gateway.port, modern=modern) as client:
+            yield client
+        return
+    with Pipes(home, words=serve_command(home, config), modern=modern) as piped:
+        if not modern:
+            piped.hello()
+        yield piped

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from tests.rigs.running import bad
-from tests.serve.components import CALC, Workshop
+from tests.serve.components import CALC, WAYS, Workshop, connected
 from tests.serve.gateway import Gateway, Pipes, command, serve_command, text_in
 from tests.support.running import WAIT_S
 from tests.wrap.faults import alive, descendants, portico_command, until
-from tests.wrap.talk import Client, web
-from tests.wrap.talk import Pipes as Talk
+from tests.wrap.talk import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-components")]
 
@@ -103,19 +102,12 @@ def gateway(mixed: tuple[Workshop, str]) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture(params=[("stdio", False), ("stdio", True), ("http", False), ("http", True)])
+@pytest.fixture(params=WAYS)
 def client(
     request: pytest.FixtureRequest, mixed: tuple[Workshop, str], gateway: Gateway, tmp_path: Path
 ) -> Iterator[Client]:
-    over, modern = request.param
-    if over == "http":
-        with web(gateway.port, modern=modern) as found:
-            yield found
-        return
-    with Talk(tmp_path, words=serve_command(tmp_path, mixed[0].config), modern=modern) as piped:
-        if not modern:
-            piped.hello()
-        yield piped
+    with connected(request.param, mixed[0].config, gateway, tmp_path) as found:
+        yield found
 
 
 def used(client: Client, expose: str, tool: str, **arguments: Any) -> str:

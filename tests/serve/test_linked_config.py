@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from tests.rigs.running import bad
-from tests.serve.components import CALC, Workshop
+from tests.serve.components import CALC, WAYS, Workshop, connected
 from tests.serve.gateway import Gateway, Pipes, command, refused, serve_command, text_in
 from tests.support import node
 from tests.support.messages import initialize
 from tests.support.running import WAIT_S
 from tests.wrap.faults import until
-from tests.wrap.talk import Client, web
-from tests.wrap.talk import Pipes as Talk
+from tests.wrap.talk import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-linked-config")]
 
@@ -101,19 +100,12 @@ def gateway(linked: tuple[Workshop, str]) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.fixture(params=[("stdio", False), ("stdio", True), ("http", False), ("http", True)])
+@pytest.fixture(params=WAYS)
 def client(
     request: pytest.FixtureRequest, linked: tuple[Workshop, str], gateway: Gateway, tmp_path: Path
 ) -> Iterator[Client]:
-    over, modern = request.param
-    if over == "http":
-        with web(gateway.port, modern=modern) as found:
-            yield found
-        return
-    with Talk(tmp_path, words=serve_command(tmp_path, linked[0].config), modern=modern) as piped:
-        if not modern:
-            piped.hello()
-        yield piped
+    with connected(request.param, linked[0].config, gateway, tmp_path) as found:
+        yield found
 
 
 def answer(client: Client, expose: str, tool: str, **arguments: Any) -> dict[str, Any]:

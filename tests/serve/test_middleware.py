@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.examples.served import SHOP
 from tests.serve.gateway import command, written
 from tests.support import node
 from tests.support.running import portico_run
@@ -19,21 +20,6 @@ from tests.wrap.talk import Client, web
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("middleware")]
 
 LINKED = str(ROOT / "tests" / "rigs" / "linked.py")
-PYTHON = """
-from portico import Server
-
-server = Server("shop")
-
-
-@server.tool
-def echo(message: str) -> str:
-    return f"Echo: {message}"
-
-
-@server.tool(name="get-sum")
-def get_sum(a: int, b: int) -> str:
-    return f"The sum of {a} and {b} is {a + b}."
-"""
 HANDLERS = """
 def echo(arguments):
     return f"Echo: {arguments['message']}"
@@ -67,7 +53,7 @@ class Serve(Wrap):
 
 def words_of(kind: str, folder: Path) -> tuple[str, ...]:
     """The component, as `portico run` takes it."""
-    (folder / "shop.py").write_text(PYTHON)
+    (folder / "shop.py").write_text(SHOP)
     (folder / "tools.json").write_text(json.dumps(DEFINITIONS))
     (folder / "handlers.py").write_text(HANDLERS)
     if kind == "python":

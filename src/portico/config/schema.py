@@ -72,18 +72,14 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """The server is stopped after being idle for this long; 0 never stops it."""
 
 
-class ServerEntry(Struct, frozen=True, kw_only=True):
-    """One upstream: a command to start, or a URL."""
+class _MemberEntry(Struct, frozen=True, kw_only=True):
+    """The keys that servers and components share."""
 
     name: str
     command: Annotated[str, non_empty] = ""
     args: Annotated[tuple[str, ...], texts] = ()
     env: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
     cwd: Annotated[str | None, non_empty] = None
-    url: Annotated[str, non_empty] = ""
-    headers: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
-    type: Annotated[str, choice("stdio", "http", "sse")] = ""
-    """`stdio`, `http` or `sse`; empty to detect it."""
     enabled: Annotated[bool, flag] = True
     title: Annotated[str, text] = ""
     description: Annotated[str, text] = ""
@@ -94,51 +90,43 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     sharing: Annotated[str, choice("auto", "shared", "per-client")] = "auto"
     may_ask: Annotated[bool, flag] = True
     """Whether its questions (elicitation, sampling, roots) reach clients."""
-    era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
     max_in_flight: Annotated[int, integer(1)] = 256
-    max_connections: Annotated[int, integer(1)] = 128
-    """Connections to a URL with a request in progress."""
     max_tools: Annotated[int | None, integer(1, 100_000)] = None
     """The limit of entries in each of its lists; None for the gateway's limit."""
-    auth: Annotated[Mapping[str, Any], any_table] = field(default_factory=dict)
     problem: str = ""
-    """Why it cannot be started: a reference that cannot be resolved. Empty if it can."""
-
-    def __repr__(self) -> str:
-        # Arguments, variables, headers and URLs hold secrets.
-        return f"Server({self.name!r}, {'a URL' if self.url else 'a command'})"
+    """Why it cannot be started: its file, or a reference that cannot be resolved. Empty if it can.
+    """
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # Arguments, variables, headers and URLs hold secrets.
         return [("name", self.name)]
 
 
-class ComponentEntry(Struct, frozen=True, kw_only=True):
+class ServerEntry(_MemberEntry, frozen=True, kw_only=True):
+    """One upstream: a command to start, or a URL."""
+
+    url: Annotated[str, non_empty] = ""
+    headers: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
+    type: Annotated[str, choice("stdio", "http", "sse")] = ""
+    """`stdio`, `http` or `sse`; empty to detect it."""
+    era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
+    max_connections: Annotated[int, integer(1)] = 128
+    """Connections to a URL with a request in progress."""
+    auth: Annotated[Mapping[str, Any], any_table] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Server({self.name!r}, {'a URL' if self.url else 'a command'})"
+
+
+class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
     """One component: a file that Portico loads, or a command."""
 
-    name: str
     path: Annotated[str, non_empty] = ""
     """`file.py`, `file.py:NAME` or `tools.json`; absolute once it is read."""
     handlers: Annotated[str, non_empty] = ""
     """The Python file with the functions of a definitions file."""
     in_process: Annotated[bool, flag] = False
     """Load the file in the gateway's own process."""
-    command: Annotated[str, non_empty] = ""
-    args: Annotated[tuple[str, ...], texts] = ()
-    env: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
-    cwd: Annotated[str | None, non_empty] = None
-    enabled: Annotated[bool, flag] = True
-    title: Annotated[str, text] = ""
-    description: Annotated[str, text] = ""
-    tags: Annotated[tuple[str, ...], texts] = ()
-    tools: Annotated[ToolFilter, table(readers(ToolFilter))] = ToolFilter()
-    timeouts: Annotated[Timeouts, table(readers(Timeouts))] = Timeouts()
-    instances: Annotated[int, integer(1, 1000)] = 1
-    sharing: Annotated[str, choice("auto", "shared", "per-client")] = "auto"
-    may_ask: Annotated[bool, flag] = True
-    max_in_flight: Annotated[int, integer(1)] = 256
-    max_tools: Annotated[int | None, integer(1, 100_000)] = None
-    problem: str = ""
-    """Why it cannot be started: its file, or a reference that cannot be resolved."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -146,11 +134,7 @@ class ComponentEntry(Struct, frozen=True, kw_only=True):
         return tuple(file for file in (file_of(self.path), self.handlers) if file)
 
     def __repr__(self) -> str:
-        # Arguments and variables hold secrets.
         return f"Component({self.name!r}, {self.path or 'a command'!r})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [("name", self.name)]
 
 
 class Gateway(Struct, frozen=True, kw_only=True):

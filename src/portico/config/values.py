@@ -164,7 +164,8 @@ def table(known: Mapping[str, Reader]) -> Reader:
 
 def readers(kind: type[Struct]) -> dict[str, Reader]:
     """The reader of each key of a table, from the annotations of its struct."""
-    hints = kind.__annotations__
+    kinds = [one for one in reversed(kind.__mro__) if "__annotations__" in vars(one)]
+    hints = {key: hint for one in kinds for key, hint in one.__annotations__.items()}
     return {key: hints[key].__metadata__[0] for key in hints if hasattr(hints[key], "__metadata__")}
 
 

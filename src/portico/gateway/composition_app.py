@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -98,7 +97,7 @@ class CompositionApp:
             ),
             environment,
             version=options.version,
-            searcher=_no_search,
+            searcher=None,
             report_failure=failed,
             record_call=_record_nothing,
             links=(*options.links, *options.composition.links),
@@ -261,10 +260,6 @@ def _instructions(members: Sequence[Member]) -> str:
         if read is not None and read.instructions.strip():
             found.append(f"{member.name}: {read.instructions.strip()}")
     return "\n\n".join(found)
-
-
-def _no_search() -> Any:
-    raise NotImplementedError("a composition has no search")
 
 
 def _record_nothing(

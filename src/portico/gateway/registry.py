@@ -79,7 +79,7 @@ class Registry:
         environment: MemberEnvironment,
         *,
         version: str,
-        searcher: "Callable[[], Searcher]",
+        searcher: "Callable[[], Searcher] | None",
         report_failure: Report,
         record_call: CallRecorder,
         expose: str | None = None,
@@ -87,7 +87,8 @@ class Registry:
         local: Mapping[str, LocalEntry] | None = None,
         rules: CompositionRules | None = None,
     ) -> None:
-        """`searcher` is called when first needed; `expose` overrides the config; `report_failure`
+        """`searcher` is called when first needed, None for a composition, which has no search;
+        `expose` overrides the config; `report_failure`
         logs exceptions, `record_call` every call; `links` are before every endpoint; `local` are
         members in this process, beside the servers of the config; `rules` are those of a
         composition, None for a gateway."""

@@ -25,8 +25,8 @@ _MAX_NAMES = 20_000
 class ToolSearch:
     """The searcher of the merged offers, created at the first search."""
 
-    def __init__(self, searcher: "Callable[[], Searcher]") -> None:
-        """`searcher` is called when first needed."""
+    def __init__(self, searcher: "Callable[[], Searcher] | None") -> None:
+        """`searcher` is called when first needed; None if nothing is ever searched."""
         self._make = searcher
         self.is_needed = False
         """True after the first search."""
@@ -80,6 +80,7 @@ class ToolSearch:
 
     @cached_property
     def _searcher(self) -> "Searcher":
+        assert self._make is not None
         return self._make()
 
     def _named(self, merged: Merged) -> "SimilarNames":
