@@ -49,6 +49,16 @@ setup: .venv/.stamp .tools/.stamp ## install everything into .venv and .tools
 	@ln -sfn ../../.tools/node_modules tests/ts/node_modules
 	@touch $@
 
+# A real agent for the tests of delegation, in a folder of its own: it is large, and nothing else needs it.
+.PHONY: agents
+agents: .agents/.stamp ## install the real agent of the tests into .agents
+
+.agents/.stamp: tools/agents/package.json .tools/.stamp
+	@rm -rf .agents && mkdir .agents && cp tools/agents/package.json .agents/
+	npm install --prefix .agents --ignore-scripts --no-package-lock --engine-strict=false \
+		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
+	@touch $@
+
 .PHONY: run
 run: setup ## a gateway over several real servers, to look at and to add to a client
 	$(BIN)/python -m examples.demo
@@ -67,7 +77,7 @@ unit: .venv/.stamp ## the fast tests only
 # Tests that must not run beside each other share an xdist_group. What they need of Debian comes along where we may
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
-test: setup check ## everything: checks, unit tests and the slow suites
+test: setup agents check ## everything: checks, unit tests and the slow suites
 	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
 
@@ -78,7 +88,7 @@ soak: setup ## the long forms of the tests that have one; keeps the result in do
 	$(BIN)/python -m tests.soak
 
 .PHONY: bench
-bench: setup ## measure against peers in the same run
+bench: setup agents ## measure against peers in the same run
 	$(call apt,command -v wrk,wrk)
 	$(BIN)/python -m bench
 
@@ -118,6 +128,6 @@ format: .venv/.stamp ## fix what ruff can fix
 
 .PHONY: clean
 clean: ## remove everything the other targets made
-	rm -rf .venv .tools .pins .bench .run tests/ts/node_modules build dist
+	rm -rf .venv .tools .agents .pins .bench .run tests/ts/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

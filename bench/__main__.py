@@ -22,6 +22,8 @@ TABLES = {
     "chain": "bench.tables.chain",
     "components": "bench.tables.components",
     "windows": "bench.tables.windows",
+    "agents": "bench.tables.agents",
+    "tasks": "bench.tables.tasks",
     "hostile": "bench.tables.hostile",
     "parts": "bench.tables.parts",
 }

@@ -58,6 +58,7 @@ class Contender:
 
 PYTHON = sys.executable
 PORTICO = (PYTHON, "-m", "portico")
+AGENT = f"{SERVERS}/agent.py"
 COMPONENT = f"{SERVERS}/portico_server.py"
 # How its command lines begin.
 _RUN = (*PORTICO, "run", COMPONENT)

@@ -1,11 +1,13 @@
 """The driver over stdio: writes ready lines, reads lines, checks ids, and does no more."""
 
+import json
 import os
 import re
 import selectors
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from bench import workload
 from bench.contenders import Asked, Contender
@@ -84,6 +86,15 @@ class PipeServer:
     def call_request(self, id: int) -> bytes:
         """A call of the echo tool."""
         return workload.call_request(id, modern=self._modern)
+
+    def ask(self, make: MakeRequest) -> dict[str, Any]:
+        """Send one request, and return its whole answer."""
+        answer = self._answer_to(make(self._next))
+        self._next += 1
+        while b"\n" + UNASKED in b"\n" + answer or _id_of(answer) != self._next - 1:
+            answer = answer.partition(b"\n")[2] or self._read()
+        found: dict[str, Any] = json.loads(answer)
+        return found
 
     def load(self, make: MakeRequest, count: int, in_flight: int = 1) -> Load:
         """Send requests with a number of them in flight; every id must come back once."""

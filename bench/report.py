@@ -67,7 +67,12 @@ def at_least(promise: str, figure: float | None, limit: float, unit: str) -> Bud
 
 
 def _shown(figure: float | None, unit: str) -> str:
-    return "-" if figure is None else f"{figure:,.3g}{unit}"
+    return "-" if figure is None else f"{rounded(figure)}{unit}"
+
+
+def rounded(figure: float) -> str:
+    """A figure with three digits, or with all of them before the point."""
+    return f"{figure:,.0f}" if abs(figure) >= 1000 else f"{figure:,.3g}"
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from bench import workload
-from bench.contenders import COMPONENT, UPSTREAM, UPSTREAM_HTTP, Asked, Contender
+from bench.contenders import AGENT, COMPONENT, UPSTREAM, UPSTREAM_HTTP, Asked, Contender
 from bench.pipe import MakeRequest, PipeServer, Started
 from bench.process import Memory, Process, Workspace
 from bench.web import ID, Load, Post, WebServer
@@ -21,7 +21,7 @@ from bench.workload import TEXT, WrongAnswer
 BIG = 10_000_000
 """Bytes of text in a large result."""
 _UPSTREAM_SCRIPT = UPSTREAM[1].encode()
-_COMPONENT = COMPONENT.encode()
+_COMPONENT, _AGENT = COMPONENT.encode(), AGENT.encode()
 
 
 class OwnProcess(Process):
@@ -48,7 +48,9 @@ class OwnProcess(Process):
 
 
 def _is_upstream(argv: list[bytes]) -> bool:
-    """True for the upstream, and for a component in its own process."""
+    """True for the upstream, for a component in its own process, and for an agent."""
+    if any(part.endswith(_AGENT) for part in argv):
+        return True
     return argv[1:2] == [_UPSTREAM_SCRIPT] or b"".join(argv[-2:]).endswith(_COMPONENT)
 
 

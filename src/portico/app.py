@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from portico.server import Server
     from portico.transport.custom_transport import Transport
     from portico.transport.http_app import Page
+    from portico.transport.routes import FindAccess
     from portico.windows.window import SharedGateway
     from portico.wrap_app import WrapOptions
 
@@ -93,7 +94,7 @@ class _ServerApp:
         self._server = server
 
     def running(self) -> "AbstractAsyncContextManager[object] | None":
-        return self._server.running() if self._server.has_lifespan else None
+        return self._server.running() if self._server.must_run else None
 
 
 def server_app(server: "Server", links: Sequence[Link] = ()) -> AppFactory:
@@ -122,7 +123,12 @@ def app_stdio(make: AppFactory, *, out: int | None = None, drain_s: float = DRAI
     async def serve() -> int:
         app = make(None)
         is_complete = await over_pipes(
-            app.endpoint, out=out, drain_s=drain_s, stop=app.stop, running=app.running()
+            app.endpoint,
+            out=out,
+            drain_s=drain_s,
+            stop=app.stop,
+            running=app.running(),
+            folder=_working_folder(),
         )
         if is_complete and app.failure is not None:
             report(app.failure.message)
@@ -199,7 +205,8 @@ def gateway_stdio(
     from portico.windows.window import serve_shared
 
     try:
-        served = _run_pipes(serve_shared(_shared(serve_options, drain_s, alone), out=out))
+        shared = _shared(serve_options, drain_s, alone, folder=_working_folder())
+        served = _run_pipes(serve_shared(shared, out=out))
     except PorticoError as error:
         from portico.transport.refusal import refuse_client
 
@@ -234,6 +241,7 @@ def gateway_http(
                 pages={"/metrics": served.metrics_page},
                 limits=serve_options.config.gateway.limits,
                 stop=stop,
+                find_access=served.find_access,
             )
         return 0
 
@@ -241,7 +249,7 @@ def gateway_http(
 
 
 def _shared(
-    serve_options: "ServeOptions", drain_s: float, alone: bool
+    serve_options: "ServeOptions", drain_s: float, alone: bool, folder: str = ""
 ) -> "SharedGateway[GatewayApp]":
     from portico.config.paths import control_folder
     from portico.windows.window import SharedGateway
@@ -267,9 +275,19 @@ def _shared(
         own=own,
         version=serve_options.version,
         account=lambda: current_options().account(),
-        preferences={"expose": serve_options.expose},
+        preferences={"expose": serve_options.expose, "folder": folder},
         drain_s=drain_s,
     )
+
+
+def _working_folder() -> str:
+    """Return the folder of this process; empty if it was deleted, or if its name is not text."""
+    try:
+        folder = os.getcwd()
+        folder.encode()
+    except (FileNotFoundError, UnicodeEncodeError):
+        return ""
+    return folder
 
 
 def _owners_log() -> str:
@@ -346,12 +364,16 @@ class _HttpListener:
         limits: Mapping[str, Any] | None = None,
         stop: asyncio.Event | None = None,
         running: "AbstractAsyncContextManager[object] | None" = None,
+        find_access: "FindAccess | None" = None,
     ) -> None:
         """Serve until SIGTERM arrives.
 
         `find` returns the endpoints at further paths; `watch` registers a callback for changes;
-        `running` is entered before the first request.
+        `running` is entered before the first request; `find_access` returns the endpoint of a
+        client with the token of a task.
         """
+        from portico.auth.token import TASK_PREFIX
+        from portico.model.context import ANYONE, LOCAL
         from portico.transport.http_limits import HttpLimits
         from portico.transport.http_server import serve_http as over_http
         from portico.transport.routes import Routes
@@ -374,6 +396,9 @@ class _HttpListener:
             hosts=self._hosts,
             pages=pages,
             limits=HttpLimits(**(limits or {})),
+            principal=LOCAL if self._token else ANYONE,
+            find_access=find_access,
+            other_tokens="" if find_access is None else TASK_PREFIX,
         )
         if watch is not None:
             watch(app.retire_stale)

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import msgspec
 
@@ -29,6 +30,9 @@ from portico.state.report import failed
 
 if TYPE_CHECKING:
     from portico.providers.lifespan import Lifespan, LifespanFunction
+    from portico.providers.server_tasks import ServerTasks
+    from portico.providers.task_host import TaskHost
+    from portico.tasks.store import TaskStore
     from portico.transport.http_app import HttpApp
     from portico.upstream.memory_answers import Elicit, Roots, Sample
     from portico.upstream.memory_client import MemoryClient
@@ -65,6 +69,7 @@ class Server(Registration):
         call_timeout_s: float | None = None,
         state_key: bytes | None = None,
         lifespan: "LifespanFunction | None" = None,
+        tasks: "TaskStore | str | os.PathLike[str] | None" = None,
     ) -> None:
         """Name and version are shown to clients; everything else has a sensible default.
 
@@ -73,6 +78,7 @@ class Server(Registration):
         share it, and a single process generates its own.
         `lifespan` takes this server and returns an async context manager, which is entered before
         the first request and exited after the last one; its value is `context.lifespan`.
+        `tasks` is the store of tasks, or a folder for it; without one, they are kept in memory.
         """
         declared = _declared(capabilities)
         _check_paging(page_size, ttl_ms, cache_scope)
@@ -100,6 +106,9 @@ class Server(Registration):
             functions.lifespan = Lifespan(name, lifespan, self)
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
+        self._task_store = tasks
+        self._tasks: ServerTasks | None = None
+        self._endpoints: WeakSet[ChainEndpoint] = WeakSet()
         self._hub = ChangeHub()
         self._source = SingleCatalog(self._build_catalog, self._hub)
         self._included_in = ""
@@ -164,9 +173,38 @@ class Server(Registration):
         NameClash if a link adds a name that the server has."""
         endpoint = ChainEndpoint(self._source, self._providers, links, failed)
         endpoint.check_names()
+        self._endpoints.add(endpoint)
+        self._enable_tasks()
         if self._default is None:
             self._default = endpoint if not links else self.endpoint()
         return endpoint
+
+    def _enable_tasks(self) -> None:
+        """Let calls become tasks at all endpoints, once a tool supports them."""
+        if not any("tasks" in provider.offer().declared for provider in self._providers):
+            return
+        if self._tasks is None:
+            from portico.providers.server_tasks import ServerTasks
+
+            self._tasks = ServerTasks(self.name, self._providers, self._task_store)
+        for endpoint in tuple(self._endpoints):
+            if not endpoint.has_tasks:
+                endpoint.use_tasks(self._tasks.link())
+        self._tasks.look()
+
+    @property
+    def task_host(self) -> "TaskHost":
+        """The worker of its tasks; RuntimeError if no tool supports tasks."""
+        if self._tasks is None:
+            raise RuntimeError("no tool of this server supports tasks; add one with task=True")
+        return self._tasks.host
+
+    def supply_result(self, task_id: str, value: Any) -> bool:
+        """Pass a result, or an exception, to the handler that waits for it with
+        `context.task.supplied_result()`; False if none does. May be called from any thread."""
+        from portico.providers.task_call import SUPPLIED
+
+        return SUPPLIED.supply(task_id, value)
 
     async def handle(self, request: Request | Message, context: Context | None = None) -> Response:
         """Answer one message: no I/O, so it fits any web framework, Lambda or test."""
@@ -197,6 +235,11 @@ class Server(Registration):
         """True if this server, or one that it includes, has a lifespan."""
         return bool(self._lifespans())
 
+    @property
+    def must_run(self) -> bool:
+        """True if it has something to start or to end: a lifespan, or tasks."""
+        return self.has_lifespan or self._tasks is not None
+
     @asynccontextmanager
     async def running(self) -> AsyncGenerator["Server", None]:
         """Enter the lifespans of this server and of those that it includes, in order; on exit,
@@ -207,6 +250,8 @@ class Server(Registration):
         async with AsyncExitStack() as stack:
             for lifespan in self._lifespans():
                 await stack.enter_async_context(lifespan.entered())
+            if self._tasks is not None:
+                await stack.enter_async_context(self._tasks.running())
             yield self
 
     def _lifespans(self) -> "list[Lifespan]":
@@ -301,6 +346,8 @@ class Server(Registration):
     def _changed(self, change: Change) -> None:
         if not change.uri:
             self._source.changes += 1
+            if change.kind == "tools" and self._endpoints:
+                self._enable_tasks()
         self._hub.publish(change)
 
 

@@ -13,6 +13,7 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.types import Link
+from portico.providers.wrap_tasks import WrapTasks
 from portico.state.background import Background
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
@@ -72,6 +73,7 @@ class WrapApp:
         self.upstream.warms = options.warm
         self.upstream.lost = self._lost if alone else None
         self._log = None if options.log is None else _open_log(options.log)
+        self._tasks = WrapTasks(self.upstream, f"wrap:{options.key('tasks')}")
         # With links, the server must read exactly the params that they have checked.
         before = [exact_params]
         observe = None if self._log is None else self._log.link(self.upstream.name)
@@ -83,6 +85,7 @@ class WrapApp:
             observe,
             before=before,
             warn=report,
+            tasks=self._tasks.link,
         )
         self.endpoint.check_names()
         self._control: Control | None = None
@@ -105,6 +108,7 @@ class WrapApp:
             await self._background.close()  # it may be opening the socket
             if self._control is not None:
                 await self._control.close()
+            await self._tasks.close()
             await self.upstream.close()
             if self._log is not None:
                 self._log.close()
@@ -141,8 +145,8 @@ class WrapApp:
             report(f"`portico servers` cannot reach this process: {error.strerror or error}")
 
     def _status(self) -> dict[str, Any]:
-        tasks = len(asyncio.all_tasks())
-        return {"pid": os.getpid(), "url": self._url, "tasks": tasks, **self.upstream.status()}
+        about = {"pid": os.getpid(), "url": self._url, "coroutines": len(asyncio.all_tasks())}
+        return {**about, **self.upstream.status()}
 
     def _lost(self, error: McpError) -> None:
         self.failure = error

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.cli.render import Screen, Ticker, clean
-from portico.cli.result import CannotSave, show_result
+from portico.console.render import Screen, Ticker, clean
+from portico.console.result import CannotSave, show_result
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,10 +102,15 @@ class Terminal:
         return bool(data)
 
 
+def calling(*argv: str) -> AbstractContextManager[Terminal]:
+    return at_terminal("call", *argv)
+
+
 @contextmanager
-def calling(*argv: str) -> Iterator[Terminal]:
+def at_terminal(*words: str) -> Iterator[Terminal]:
+    """A command at a terminal of its own."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "portico", "call", *argv]
+    command = [sys.executable, "-m", "portico", *words]
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     )

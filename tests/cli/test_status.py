@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.cli.running import RunningPortico
-from portico.cli.status import duration
+from portico.console.running import RunningPortico
+from portico.console.tables import duration
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.rigs.running import bad
 from tests.support.running import WAIT_S
@@ -217,7 +217,7 @@ def test_what_a_server_says_cannot_draw_on_the_terminal(
 ) -> None:
     evil = {"server": "e\x1b[2Jvil", "state": "failed", "tools": 1, "error": "a\x1b]0;b\x07\nc"}
     answer = [RunningPortico(True, {"pid": 1, "servers": [evil]})], ""
-    monkeypatch.setattr("portico.cli.status.list_porticos", lambda config: answer)
+    monkeypatch.setattr("portico.cli.status.list_porticos", lambda config, version: answer)
     assert main(["status"]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from portico.config.agents_schema import AgentEntry, AgentsDefaults, RoutingRule
 from portico.config.edit import add_server, remove_server, set_enabled
 from portico.config.problems import MAX_LISTED, ConfigError
 from portico.config.read import read
@@ -20,7 +21,8 @@ from tests.config.test_read import WHOLE
 in_one_folder = settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-_tables = [key for table in (Gateway, Search, Rerank) for key in readers(table)]
+_kinds = (Gateway, Search, Rerank, AgentEntry, AgentsDefaults, RoutingRule)
+_tables = [key for table in _kinds for key in readers(table)]
 _keys = st.sampled_from([*SERVER, *_tables, *TOP, "mcpServers", "allow", "a b"])
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -59,8 +59,17 @@ enabled = false
 [groups.work]
 servers = ["linear", "github"]
 
+[profiles.dev]
+components = ["calc"]
+
 [[agents]]
 id = "qwen"
+preset = "qwen"
+
+[[routing.rules]]
+task_type = "code-generation"
+keywords = ["implement"]
+preferred_agents = ["qwen"]
 """
 
 
@@ -115,8 +124,10 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert linear.auth == {"client_id": "me", "scopes": ["read"]}
     assert not off.enabled
     assert found.groups["work"].servers == ("linear", "github")
-    assert found.later == {"agents": [{"id": "qwen"}]}
-    assert found.warnings == (f"{tmp_path}/portico.toml:47: agents: not used yet",)
+    assert found.agents is not None
+    assert (list(found.agents.entries), len(found.agents.rules)) == (["qwen"], 1)
+    assert found.later == {"profiles": {"dev": {"components": ["calc"]}}}
+    assert found.warnings == (f"{tmp_path}/portico.toml:47: profiles: not used yet",)
 
 
 def test_nothing_in_it_is_a_config_too(tmp_path: Path) -> None:
@@ -170,8 +181,8 @@ env = { TOKEN = "${TOKEN}" }
 servers = ["unsett"]
 """
     assert problems(tmp_path, text) == [
-        "portico.toml:1: surprise: unknown key; choose from gateway, search, servers, components, "
-        "groups, mcp_servers, profiles, agents_defaults, agents, routing",
+        "portico.toml:1: surprise: unknown key; choose from gateway, search, tasks, servers, "
+        "components, groups, mcp_servers, profiles, agents_defaults, agents, routing",
         "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
         "did you mean search?",
         "portico.toml:4: gateway.name_limit: must be 32 to 1024",

@@ -7,6 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from portico.config.agent_presets import PRESETS
+from portico.config.agent_values import TOOL_KINDS
+from portico.config.agents_schema import (
+    AgentCallbacks,
+    AgentEntry,
+    AgentPermissions,
+    AgentPool,
+    AgentsDefaults,
+    AgentTimeouts,
+    KeepTasks,
+    RateLimit,
+    RoutingRule,
+)
 from portico.config.problems import ConfigError
 from portico.config.read import read
 from portico.config.schema import (
@@ -18,6 +31,7 @@ from portico.config.schema import (
     Rerank,
     Search,
     ServerEntry,
+    TaskSettings,
     Timeouts,
 )
 from portico.config.values import readers
@@ -64,7 +78,15 @@ def _rows(text: str) -> dict[str, str]:
     [
         ("Servers", SERVER, ServerEntry(name="x")),
         ("Components", COMPONENT, ComponentEntry(name="x")),
+        (
+            "Agents",
+            readers(AgentEntry) | readers(AgentsDefaults),
+            (AgentEntry(id="x"), AgentsDefaults()),
+        ),
+        ("Permissions of agents", readers(AgentPermissions), AgentPermissions()),
+        ("Routing", readers(RoutingRule), RoutingRule(task_type="x", preferred_agents=())),
         ("The gateway", readers(Gateway) | readers(Search), (Gateway(), Search())),
+        ("Tasks", readers(TaskSettings), TaskSettings()),
     ],
 )
 def test_every_key_is_documented_with_its_default(
@@ -82,8 +104,14 @@ def test_every_key_is_documented_with_its_default(
 
 def test_what_is_inside_other_keys_is_documented_too() -> None:
     text = text_of(PAGE)
-    times = Timeouts()
-    said = ", ".join(f"{key} = {getattr(times, key):g}" for key in times.__struct_fields__)
-    assert f"`{{ {said} }}`" in text
-    assert all(f"`{key}`" in text for key in LATER)
-    assert all(key in text for key in Rerank.__struct_fields__)
+    for table in (Timeouts(), AgentTimeouts(), AgentPool(), AgentCallbacks(), KeepTasks()):
+        values = msgspec.structs.asdict(table).items()
+        said = ", ".join(f"{key} = {_as_toml(value)}" for key, value in values)
+        assert f"`{{ {said} }}`" in text
+    assert all(f"`{key}`" in text for key in (*LATER, *PRESETS, *TOOL_KINDS))
+    for kind in (Rerank, RateLimit):
+        assert all(key in text for key in kind.__struct_fields__)
+
+
+def _as_toml(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else msgspec.json.encode(value).decode()

@@ -11,6 +11,7 @@ import portico
 from portico.gateway.registry import MIN_TOOLS_FOR_SEARCH
 from portico.model import errors
 from portico.model.methods import KNOWN
+from portico.observe.delegation_metrics import DelegationMetrics
 from portico.observe.metrics import Metrics
 from portico.observe.prometheus import STATES, GatewayCollector
 from portico.transport.client_connection import MAX_RUNNING
@@ -155,7 +156,8 @@ def test_every_state_and_metric_of_a_gateway_is_documented() -> None:
     assert [state for state in STATES if f"| `{state}` |" not in states] == []
     cache = {"hits": 0, "misses": 0}
     gateway = {"version": "", "uptime_s": 0, "tools": 0, "search": {"cache": cache}}
-    printed = GatewayCollector(Metrics(), {"gateway": gateway, "servers": []}).page().decode()
+    status = {"gateway": gateway, "servers": []}
+    printed = GatewayCollector(Metrics(), status, DelegationMetrics()).page().decode()
     table = section("docs/observing.md", "Metrics")
     names = set(re.findall(r"`(portico_\w+)", table))
     assert names == set(re.findall(r"^# TYPE (\w+)", printed, re.MULTILINE))

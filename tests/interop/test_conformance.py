@@ -44,7 +44,7 @@ def test_the_official_suite_passes(
 
 
 def _checks(folder: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Every check of the suite's own result files, but for tasks, which Portico has not yet."""
+    """Every check of the suite's own result files, but for tasks, which the example has not."""
     found = []
     for file in sorted(folder.rglob("checks.json")):
         scenario = file.parent.name

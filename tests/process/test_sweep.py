@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,10 +38,10 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     count = 0
     processes = process_tree.processes
 
-    def counted() -> dict[int, tuple[int, int, int, int]]:
+    def counted(since: int = 0) -> dict[int, tuple[int, int, int, int]]:
         nonlocal count
         count += 1
-        return processes()
+        return processes(since)
 
     monkeypatch.setattr(process_tree, "processes", counted)
     return lambda: count
@@ -81,7 +82,7 @@ async def test_daemons_of_servers_that_stop_together_are_all_found(
 async def test_a_family_that_cannot_be_looked_for_is_left_to_the_guardian(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails() -> dict[int, tuple[int, int, int, int]]:
+    def fails(since: int = 0) -> dict[int, tuple[int, int, int, int]]:
         raise OSError(errno.EMFILE, "Too many open files")
 
     wire, _ = await opened(Command(("cat",)))
@@ -91,3 +92,19 @@ async def test_a_family_that_cannot_be_looked_for_is_left_to_the_guardian(
     assert wire.process is not None
     assert wire.process.mark in GUARDIAN.groups
     GUARDIAN.forget(wire.process.mark)
+
+
+def test_older_processes_are_left_out_and_found_again_when_they_matter() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        start = process_tree.start_of(child.pid)
+        assert start is not None
+        for _ in range(2):  # read, and known
+            assert child.pid not in process_tree.processes(start + 1)
+            assert process_tree.processes(start)[child.pid][0] == os.getpid()
+        child.communicate()
+    assert child.pid not in process_tree.processes()
+
+
+def test_our_own_process_is_always_in_the_table() -> None:
+    for _ in range(2):
+        assert list(process_tree.processes(sys.maxsize)) == [os.getpid()]

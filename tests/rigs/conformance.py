@@ -3,9 +3,16 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tests.support.node import conformance, run_node
+
+Check = dict[str, Any]
+_AT_ONCE = 3
+"""Scenarios that run side by side; they mostly wait."""
 
 
 def run_suite(url: str, requirements: str, outdir: Path) -> dict[str, str]:
@@ -22,6 +29,24 @@ def run_suite(url: str, requirements: str, outdir: Path) -> dict[str, str]:
     if not table:
         raise RuntimeError(f"the suite left no results:\n{done.stdout}\n{done.stderr}")
     return table
+
+
+def run_scenarios(url: str, scenarios: Sequence[str], outdir: Path) -> dict[str, list[Check]]:
+    """Run scenarios of the newest version side by side; the checks of each."""
+
+    def run(scenario: str) -> list[Check]:
+        folder = outdir / scenario
+        options = ("--spec-version", "2026-07-28", "--force", "-o", str(folder))
+        done = run_node(
+            conformance(), "server", "--url", url, "--scenario", scenario, *options, timeout=120
+        )
+        files = [*folder.rglob("checks.json")]
+        if not files:
+            raise RuntimeError(f"{scenario} left no results:\n{done.stdout}\n{done.stderr}")
+        return [check for file in files for check in json.loads(file.read_bytes())]
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(scenarios, pool.map(run, scenarios), strict=True))
 
 
 def statuses(outdir: Path) -> dict[str, str]:

@@ -2,9 +2,9 @@
 
     python -I -S tests/rigs/tasks.py (legacy | modern | both)
 
-As other servers of both eras on pipes, it stays in the era of its first request. `work` takes `ms`;
-without a task it answers at once. `pid` says which process this is, and `heard` all that it was
-sent so far.
+As other servers of both eras on pipes, it stays in the era of its first request. `work` takes `ms`,
+and `keep`, its ttl in ms; without a task it answers at once. `pid` says which process this is,
+`heard` all that it was sent so far, and `forget` drops all tasks.
 """
 
 import json
@@ -29,7 +29,7 @@ TOOLS: list[dict[str, Any]] = [
         "inputSchema": {"type": "object"},
         "execution": {"taskSupport": "optional"},
     }
-    for name in ("work", "pid", "heard")
+    for name in ("work", "pid", "heard", "forget")
 ]
 tasks: dict[str, dict[str, Any]] = {}
 ends: dict[str, float] = {}
@@ -63,7 +63,8 @@ def begun(call: Call) -> dict[str, Any]:
     id = f"task-{len(tasks)}-{os.getpid()}"
     ends[id] = time.monotonic() + call.params["arguments"].get("ms", 0) / 1000
     now = "2026-11-16T00:00:00Z"
-    ttl = {"ttlMs": 600_000} if is_modern(call) else {"ttl": 600_000}
+    keep = call.params["arguments"].get("keep", 600_000)
+    ttl = {"ttlMs": keep} if is_modern(call) else {"ttl": keep}
     tasks[id] = {"taskId": id, "status": "working", "createdAt": now, "lastUpdatedAt": now, **ttl}
     return tasks[id]
 
@@ -142,6 +143,9 @@ def handle(call: Call) -> None:
         answered(call, {"tools": TOOLS, **cached})
     elif call.method == "tools/call" and name == "work":
         work(call)
+    elif call.method == "tools/call" and name == "forget":
+        tasks.clear()
+        text(call, "forgotten")
     elif call.method == "tools/call":
         text(call, str(os.getpid()) if name == "pid" else json.dumps(heard))
     elif call.method.startswith("tasks/"):

@@ -39,7 +39,7 @@ def test_serve_runs_a_server_of_both_eras_once(tmp_path: Path, first: str, path:
 def test_a_warm_server_answers_its_first_modern_call_without_another_start(tmp_path: Path) -> None:
     config = written(tmp_path / "portico.toml", {"it": command(tasks("both"))})
     with Gateway(tmp_path, config) as portico, web(portico.port, modern=True) as modern:
-        assert until(lambda: portico.status()["it"]["tools"] == 3)
+        assert until(lambda: portico.status()["it"]["tools"] > 0)
         modern.call("it__pid")
         assert portico.status()["it"]["starts"] == 1
 

@@ -21,7 +21,10 @@ from tests.support.backoff import until
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet")]
 
 WATCHED = "test://watched-resource"
-META_TOOLS = ["search_tools", "describe_tool", "execute_tool", "refresh_tools", "gateway_status"]
+META_TOOLS = [
+    *("search_tools", "describe_tool", "execute_tool", "refresh_tools", "gateway_status"),
+    *("task_status", "cancel_task", "list_tasks"),  # one server has a tool that requires tasks
+]
 # It counts the thoughts of all its clients.
 _COUNTED = re.compile(r"(thoughtHistoryLength\W+)\d+")
 

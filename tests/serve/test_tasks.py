@@ -1,7 +1,8 @@
-"""Tasks at the doors of `serve`: withheld among many servers, passed on at a door of one."""
+"""Tasks at the doors of `serve`: followed among many servers, and at the door of one."""
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.rigs.running import tasks
 from tests.serve.gateway import Gateway, command, written
 from tests.support.messages import PREFIX
+from tests.wrap.faults import until
 from tests.wrap.talk import Client, web
 from tests.wrap.test_tasks import ABLE, META, begin, follow
 
@@ -27,28 +29,44 @@ def gateway(by: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield gateway
 
 
-def call(client: Client, tool: str, **arguments: Any) -> str:
-    """The text of a call by a client that would follow a task."""
-    more: dict[str, Any] = {"_meta": META} if client.modern else {"task": {"ttl": 60_000}}
-    result = json.loads(client.ask("tools/call", {"name": tool, "arguments": arguments, **more}))
-    assert "content" in result, result
-    text: str = result["content"][0]["text"]
-    return text
-
-
 @pytest.mark.parametrize("path", ["/mcp", "/groups/all/mcp"])
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("server", ERAS)
-def test_tasks_are_withheld_where_servers_are_merged(
+def test_a_task_is_followed_where_servers_are_merged(
     gateway: Gateway, path: str, modern: bool, server: str
 ) -> None:
     able = None if modern else {**LEGACY, "elicitation": {}}
     with web(gateway.port, able, path=path, modern=modern) as client:
-        assert call(client, f"{server}__work", ms=600_000) == "worked"
-        execute = {"name": f"{server}__work", "arguments": {"ms": 600_000}}
-        assert call(client, "execute_tool", **execute) == "worked"
-        assert "taskSupport" not in client.ask("tools/list", {}).decode()
-        for said in json.loads(call(client, f"{server}__heard")):
+        for name in (f"{server}__work", "execute_tool"):
+            id = begun(client, name, f"{server}__work")
+            assert id.startswith("ptk_")
+            assert until(lambda id=id: follow(client, "tasks/get", id)["status"] == "completed")
+        listed = client.ask("tools/list", {}).decode()
+        assert ("taskSupport" in listed) is not modern
+
+
+def begun(client: Client, name: str, tool: str) -> str:
+    """Begin a task, directly or through `execute_tool`; its id."""
+    arguments = {} if name == tool else {"name": tool, "arguments": {}}
+    more: dict[str, Any] = {"_meta": META} if client.modern else {"task": {"ttl": 60_000}}
+    result = json.loads(client.ask("tools/call", {"name": name, "arguments": arguments, **more}))
+    task = result if client.modern else result["task"]
+    id: str = task["taskId"]
+    return id
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("server", ERAS)
+def test_servers_do_not_see_tasks_of_clients_that_cannot_follow_them(
+    tmp_path: Path, modern: bool, server: str
+) -> None:
+    config = written(tmp_path / "portico.toml", {server: command(tasks(server), era=server)})
+    with (
+        Gateway(tmp_path / "home", config) as portico,
+        web(portico.port, {"elicitation": {}}, modern=modern) as client,
+    ):
+        assert client.call("execute_tool", name=f"{server}__work", arguments={}) == "worked"
+        for said in json.loads(client.call("execute_tool", name=f"{server}__heard", arguments={})):
             params = said.get("params", {})
             assert "task" not in params
             declared = params.get("_meta", {}).get(PREFIX + "clientCapabilities", {})
@@ -61,5 +79,5 @@ def test_a_servers_own_door_passes_tasks_on(gateway: Gateway, era: str) -> None:
     modern = era == "modern"
     with web(gateway.port, None, path=f"/servers/{era}/mcp", modern=modern) as client:
         id = begin(client, 0)
-        assert follow(client, "tasks/get", id)["status"] == "completed"
+        assert until(lambda: follow(client, "tasks/get", id)["status"] == "completed")
         assert "taskSupport" in client.ask("tools/list", {}).decode()

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from portico.state.database import Database, FileDatabase, MemoryDatabase
-from portico.state.database_file import DatabaseFormat, StoreError
+from portico.state.database_file import DatabaseFormat
+from portico.state.store_error import StoreError
 from tests.support.shared import unavailable
 
 FIRST = "CREATE TABLE words (word TEXT NOT NULL UNIQUE)"
@@ -218,7 +219,7 @@ async def test_a_lock_that_stays_is_reported(path: Path, monkeypatch: pytest.Mon
 
 _FILL = """
 import asyncio, resource, sys
-from portico.state.database_file import StoreError
+from portico.state.store_error import StoreError
 from tests.state.test_database import FileDatabase, OLD, add, words
 
 async def main():

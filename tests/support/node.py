@@ -1,4 +1,4 @@
-"""The Node 22 tools that `make setup` lays in .tools, and how to run them."""
+"""The Node 22 tools of `make setup` and the agent of `make agents`, and how to run them."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.shared import ROOT, unavailable
 
 _TOOLS = ROOT / ".tools"
+_AGENTS = ROOT / ".agents"
 _SCOPE = _TOOLS / "node_modules" / "@modelcontextprotocol"
 
 
@@ -33,6 +34,16 @@ def everything_server() -> Path:
 def server(name: str) -> Path:
     """Return the script of another reference server, such as `memory`."""
     return _present(_SCOPE / f"server-{name}" / "dist" / "index.js")
+
+
+def acp_schema(name: str) -> Path:
+    """Return a JSON Schema of the Agent Client Protocol, such as `v1/schema.json`."""
+    return _present(_TOOLS / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / name)
+
+
+def qwen() -> Path:
+    """Return the script of Qwen Code, a real agent."""
+    return _present(_AGENTS / "node_modules" / "@qwen-code" / "qwen-code" / "cli.js", "agents")
 
 
 def ts(name: str) -> Path:
@@ -66,7 +77,7 @@ def run_node(
     )
 
 
-def _present(path: Path) -> Path:
+def _present(path: Path, target: str = "setup") -> Path:
     if not path.exists():
-        unavailable(f"{path.relative_to(ROOT)} is not there: run `make setup`")
+        unavailable(f"{path.relative_to(ROOT)} is not there: run `make {target}`")
     return path

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema_rs
 
 from tests.support.shared import shared
+from tests.support.task_schema import KINDS, task_schema
 
 MODERN = "2026-07-28"
 _ASSUMED = "2025-11-25"  # Portico's version before the client has sent one
@@ -30,6 +31,15 @@ _RESULTS = {
     "prompts/get": "GetPromptResult",
     "completion/complete": "CompleteResult",
 }
+_TASK_RESULTS = {
+    "tasks/get": "GetTaskResult",
+    "tasks/list": "ListTasksResult",
+    "tasks/cancel": "CancelTaskResult",
+    "tasks/result": "CallToolResult",
+}
+"""The results about tasks in 2025-11-25; only calls of tools are tasks of a server."""
+_ACKNOWLEDGED = {"tasks/get": "DetailedTask", "tasks/update": "Done", "tasks/cancel": "Done"}
+"""The results about tasks in their extension to 2026-07-28."""
 # The modern schema defines the data of these three errors.
 _ERRORS = {
     -32020: "HeaderMismatchError",
@@ -97,6 +107,8 @@ class WireOracle:
         version = MODERN if listening else self._current()
         if "id" in message and version == MODERN:
             self.problems.append(f"a request to a modern client: {_shown(message)}")
+        elif message["method"] == "notifications/tasks":
+            self._hold(message, "TaskNotification", version)
         else:
             kind = "ServerRequest" if "id" in message else "ServerNotification"
             self._hold(message, kind, version)
@@ -123,10 +135,7 @@ class WireOracle:
             self.version = version = result["protocolVersion"]
         envelope = "JSONRPCResponse" if version < "2025-11-25" else "JSONRPCResultResponse"
         self._hold(message, envelope, version)
-        kind = _RESULTS.get(method, "Result")
-        if version == MODERN and result.get("resultType") == "input_required":
-            kind = "InputRequiredResult"
-        self._hold(result, kind, version)
+        self._hold(result, _kind(method, result, version), version)
 
     def _asked_for(self, message: dict[str, Any]) -> tuple[str, str]:
         asked = self._asked.get(json.dumps(message.get("id")))
@@ -141,6 +150,17 @@ class WireOracle:
             return
 
 
+def _kind(method: str, result: dict[str, Any], version: str) -> str:
+    """The definition that a result must match."""
+    if version == MODERN:
+        by_type = {"input_required": "InputRequiredResult", "task": "CreateTask"}
+        found = by_type.get(str(result.get("resultType")), _ACKNOWLEDGED.get(method))
+        return found or _RESULTS.get(method, "Result")
+    if "task" in result and method == "tools/call":
+        return "CreateTaskResult"
+    return _TASK_RESULTS.get(method) or _RESULTS.get(method, "Result")
+
+
 def _shown(value: Any) -> str:
     return json.dumps(value)[:300]
 
@@ -148,6 +168,8 @@ def _shown(value: Any) -> str:
 @cache
 def _validator(version: str, kind: str) -> Any:
     schema = _schema(version)
+    if kind in KINDS:
+        schema = task_schema(schema)
     home = "$defs" if "$defs" in schema else "definitions"
     return jsonschema_rs.validator_for(
         {"$schema": schema["$schema"], home: schema[home], "$ref": f"#/{home}/{kind}"}

@@ -14,7 +14,12 @@ from tests.support.messages import MODERN, PREFIX, initialize, modern
 
 BOTH = "application/json, text/event-stream"
 HEADERS = {"content-type": "application/json", "accept": BOTH}
-NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 WAIT_S = 60.0
 """How long anything may take before it counts as a hang."""
 

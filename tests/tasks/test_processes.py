@@ -49,13 +49,16 @@ class Workers:
         found: list[TaskRecord] = []
         async with asyncio.timeout(60):
             while len(found) < count:
-                found += await self.store.recover(("repeatable",))
+                found += await self.store.recover()
                 await asyncio.sleep(0.05)
         return found
 
 
 async def submit(store: TaskStore, kind: str, count: int) -> list[str]:
-    tasks = await asyncio.gather(*(store.submit(ME, kind, b"input") for _ in range(count)))
+    repeats = kind == "repeatable"
+    tasks = await asyncio.gather(
+        *(store.submit(ME, kind, b"input", is_repeatable=repeats) for _ in range(count))
+    )
     return [task.id for task in tasks]
 
 

@@ -107,7 +107,8 @@ class Tasks(RuleBasedStateMachine):
 
     @rule(target=ids, kind=st.sampled_from(KINDS))
     def submit(self, kind: str) -> str:
-        task = self.run(self.store.submit(ME, kind, b"input"))
+        repeats = kind == "repeatable"
+        task = self.run(self.store.submit(ME, kind, b"input", is_repeatable=repeats))
         self.known[task.id] = Known(task)
         return task.id
 
@@ -206,7 +207,7 @@ class Tasks(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        found = {task.id: task.state for task in self.run(self.store.recover(("repeatable",)))}
+        found = {task.id: task.state for task in self.run(self.store.recover())}
         for id, known in self.known.items():
             if known.lease is None or self.now.steady < known.until:
                 assert id not in found

@@ -127,7 +127,7 @@ async def test_a_finished_task_has_its_result_and_never_changes(opened: OpenStor
         assert await store.take_answers(lease) is None
         assert await store.cancel(ME, done.id) == done
         assert await store.answer(ME, done.id, {"key": b""}) == done
-        assert await store.recover(("tool",)) == []
+        assert await store.recover() == []
         assert await store.get(ME, done.id) == done
         assert await store.result(done) == b"result"
 
@@ -255,13 +255,13 @@ async def test_a_repeatable_task_is_started_again_but_not_forever(
     opened: OpenStore, now: SetClocks
 ) -> None:
     async with opened(TaskLimits(starts=3)) as store:
-        task = await store.submit(ME, "tool", b"")
+        task = await store.submit(ME, "tool", b"", is_repeatable=True)
         states = []
         for _ in range(3):
             _, late = await running(store)
             await store.ask(late, [b"sure?"])
             now.advance(20)
-            states += [task.state for task in await store.recover(("tool",))]
+            states += [task.state for task in await store.recover()]
             assert await store.finish(late, COMPLETED, b"late") is None
         assert states == [QUEUED, QUEUED, INTERRUPTED]
         ended = await store.get(ME, task.id)
@@ -275,7 +275,7 @@ async def test_a_lost_task_that_was_to_be_cancelled_is(opened: OpenStore, now: S
         await running(store)
         await store.cancel(ME, task.id)
         now.advance(20)
-        assert [task.state for task in await store.recover(("tool",))] == [CANCELLED]
+        assert [task.state for task in await store.recover()] == [CANCELLED]
 
 
 async def test_a_renewed_lease_does_not_expire(opened: OpenStore, now: SetClocks) -> None:
@@ -306,7 +306,7 @@ async def test_a_clock_that_jumps_ends_no_lease_and_doubles_no_work(
         await store.submit(ME, "tool", b"", ttl_s=60)
         task, lease = await running(store)
         now.wall += jump
-        assert await store.recover(("tool",)) == []
+        assert await store.recover() == []
         assert await store.claim("second", ("tool",)) is None
         assert await store.prune() == 0
         done = await store.finish(lease, COMPLETED, b"result")
@@ -412,6 +412,21 @@ async def test_an_unsuccessful_task_is_resumed_by_one_new_task(
         assert await store.input(new) == b"input"
         assert await store.resume(ME, old.id) == new
         assert await store.get(ME, old.id) == old
+
+
+async def test_all_finished_tasks_of_one_principal_can_be_removed(opened: OpenStore) -> None:
+    async with opened() as store:
+        for principal in (ME, "other"):
+            await store.submit(principal, "tool", b"x" * 100_000)
+            _, lease = await running(store)
+            await store.finish(lease, COMPLETED, b"")
+        open_task = await store.submit(ME, "tool", b"")
+        assert [await store.remove_finished(ME), await store.remove_finished(ME)] == [1, 0]
+        page, others = await store.page(ME), await store.page("other")
+        assert page is not None
+        assert others is not None
+        assert [task.id for task in page.tasks] == [open_task.id]
+        assert [await store.input(task) for task in others.tasks] == [b"x" * 100_000]
 
 
 async def test_a_running_or_completed_task_is_not_resumed(opened: OpenStore) -> None:

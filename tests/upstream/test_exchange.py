@@ -10,7 +10,8 @@ import uvloop
 
 from portico.model.errors import McpError, TargetError
 from portico.protocol.inbound import MAX_BATCH
-from portico.upstream.exchange import MAX_GARBAGE_BYTES, MAX_INCOMING, Exchange
+from portico.upstream.dialect import MCP
+from portico.upstream.exchange import MAX_GARBAGE_BYTES, Exchange
 from portico.wires.wire import Failure, Outgoing
 from tests.support.backoff import until
 from tests.support.clock import Clock
@@ -294,7 +295,7 @@ async def test_an_upstream_has_only_so_many_questions_open() -> None:
 
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire, think)
-    for number in range(MAX_INCOMING + 5):
+    for number in range(MCP.max_incoming + 5):
         wire.deliver({"jsonrpc": "2.0", "id": number, "method": "elicitation/create"})
     await until(lambda: exchange.unmatched == 5)
     await exchange.close()

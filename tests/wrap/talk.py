@@ -1,5 +1,6 @@
 """Clients that send raw JSON-RPC to `portico wrap` and keep every byte they receive."""
 
+import base64
 import contextlib
 import http.client
 import itertools
@@ -252,7 +253,7 @@ class Web(Client):
         if self.modern:
             headers |= {"mcp-protocol-version": MODERN, "mcp-method": method}
             if method in NAMED:
-                headers["mcp-name"] = params[NAMED[method]]
+                headers["mcp-name"] = _in_header(params[NAMED[method]])
         id = raw_member(raw, "id")
         done = threading.Event()
         self._exchange(id or b"", "POST", raw, headers, done)
@@ -298,6 +299,13 @@ class Web(Client):
                 self.events[id] = value.decode()
             elif name == b"data" and value:
                 self.hear(value)
+
+
+def _in_header(value: str) -> str:
+    """A value as 2026-07-28 writes it in a header."""
+    if value.isascii():
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 @contextlib.contextmanager

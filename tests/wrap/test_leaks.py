@@ -50,7 +50,7 @@ def holds(process: Child, home: Path) -> Holds:
     return Holds(
         files=len(list(Path(f"/proc/{pid}/fd").iterdir())),
         kin=len(children(pid)),
-        tasks=told["tasks"],
+        tasks=told["coroutines"],
         busy=sum(line["busy"] for line in told["connections"]),
     )
 

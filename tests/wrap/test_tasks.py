@@ -1,4 +1,4 @@
-"""Tasks through `wrap`: passed on within an era, and never cut short because nothing is called."""
+"""Tasks through `wrap`: unchanged within an era, translated across eras, and never cut short."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.rigs.recorder import recorded
 from tests.rigs.running import listening, recorder, tasks
 from tests.support.messages import PREFIX
 from tests.wrap.faults import Wrap, alive, until
-from tests.wrap.talk import Client, web
+from tests.wrap.talk import Client, Web, web
 
 ABLE: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 META = {PREFIX + "clientCapabilities": ABLE}
@@ -88,26 +88,58 @@ def test_a_task_is_asked_of_the_instance_that_has_it(tmp_path: Path) -> None:
         assert [follow(client, "tasks/get", id)["status"] for id in ids] == ["working"] * 3
 
 
-def test_tasks_are_not_begun_across_eras(tmp_path: Path) -> None:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_task_is_translated_for_clients_of_the_other_era(tmp_path: Path, era: str) -> None:
+    modern = era == "legacy"
+    with (
+        Wrap(tmp_path, "--", *tasks(era)) as portico,
+        web(portico.port, ABLE, modern=modern) as client,
+    ):
+        id = begin(client, 0)
+        assert id.startswith("ptk_")
+        if not modern:
+            result = follow(client, "tasks/result", id)
+            assert result["content"][0]["text"] == "worked as a task"
+        assert until(lambda: follow(client, "tasks/get", id)["status"] == "completed")
+        if modern:
+            text = follow(client, "tasks/get", id)["result"]["content"][0]["text"]
+            assert text == "worked as a task"
+
+
+def test_capabilities_and_tools_say_in_the_clients_words_that_tasks_are_possible(
+    tmp_path: Path,
+) -> None:
     with (
         Wrap(tmp_path / "one", "--", *tasks("legacy")) as portico,
         web(portico.port, modern=True) as client,
     ):
         found = json.loads(client.ask("server/discover", {"_meta": META}))
         assert "tasks" not in found["capabilities"]
+        assert found["capabilities"]["extensions"] == ABLE["extensions"]
         assert "taskSupport" not in client.ask("tools/list", {"_meta": META}).decode()
-        work = {"name": "work", "arguments": {}, "_meta": META, "task": {}}
+    with Wrap(tmp_path / "two", "--", *tasks("modern")) as portico, Web(portico.port) as legacy:
+        able = json.loads(legacy.hello(ABLE))["capabilities"]
+        # Whoever is not known cannot list tasks.
+        assert able["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        assert "extensions" not in able
+        assert '"taskSupport":"optional"' in legacy.ask("tools/list", {}).decode()
+
+
+def test_a_client_without_tasks_gets_a_result_across_eras(tmp_path: Path) -> None:
+    with (
+        Wrap(tmp_path / "one", "--", *tasks("legacy")) as portico,
+        web(portico.port, modern=True) as client,
+    ):
+        work = {"name": "work", "arguments": {}, "task": {}}
         assert "worked" in client.ask("tools/call", work).decode()
     with (
         Wrap(tmp_path / "two", "--", *tasks("modern")) as portico,
         web(portico.port, {**ABLE, "tasks": {}}) as client,
     ):
-        work = {"name": "work", "arguments": {}, "task": {"ttl": 60_000}}
-        assert "worked" in client.ask("tools/call", work).decode()
+        assert client.call("work") == "worked"
         heard = [
             said for said in json.loads(client.call("heard")) if said["method"] == "tools/call"
         ]
-        assert "task" not in heard[0]["params"]
         assert heard[0]["params"]["_meta"][PREFIX + "clientCapabilities"] == {}
 
 

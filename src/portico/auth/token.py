@@ -12,6 +12,8 @@ from portico.model.errors import PorticoError
 from portico.state.files import create, make_private, read
 
 FILE_NAME = "token"
+TASK_PREFIX = "portico-task-"
+"""The beginning of the tokens of tasks, which their agents send."""
 VARIABLE = "PORTICO_TOKEN"
 _TOKEN = re.compile(r"[\x21-\x7e]{16,512}")
 MIN_LENGTH = 16
@@ -56,6 +58,11 @@ def given_token(file: str | None) -> LocatedToken | None:
     if text is None:
         return None
     return LocatedToken(_checked(text, VARIABLE), f"in {VARIABLE}")
+
+
+def new_task_token() -> str:
+    """Return an unguessable token for one task."""
+    return TASK_PREFIX + secrets.token_urlsafe(32)
 
 
 def _checked(text: str, where: str) -> str:

@@ -16,13 +16,20 @@ from portico.model.version import MODERN, Version
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
 from portico.protocol.line_reader import one_line
-from portico.protocol.tasks import without_task_support, without_tasks_raw
+from portico.protocol.tasks import (
+    EXTENSION,
+    legacy_capabilities,
+    modern_capabilities,
+    with_task_support,
+    without_task_support,
+)
 
 if TYPE_CHECKING:
     from portico.catalog.sanitize_offer import SanitizedItem
 
 _MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
 _MAX_PAGES = 1000
+_TASKS_SINCE = Version.V2025_11_25
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -67,8 +74,11 @@ class Identity(Struct, frozen=True, kw_only=True):
             found["completions"] = {}
         if self.experimental:
             found["experimental"] = self.experimental
-        if self.extensions:
-            found["extensions"] = self.extensions
+        extensions = dict(self.extensions)
+        if "tasks" in offer.declared:
+            extensions.setdefault(EXTENSION, {})
+        if extensions:
+            found["extensions"] = extensions
         return found
 
 
@@ -171,11 +181,13 @@ class Catalog:
         return ready
 
     def _legacy_capabilities(self, version: Version) -> Raw:
-        """Return a modern server's capabilities without tasks, which legacy clients lack."""
+        """Return a modern server's capabilities as a legacy client understands them."""
+        raw = bytes(self._intro.get("capabilities", b"{}"))
+        shown = legacy_capabilities(raw, has_tasks=version >= _TASKS_SINCE)
         if not self._is_ours:
-            return Raw(without_tasks_raw(bytes(self._intro.get("capabilities", b"{}"))))
+            return Raw(shown)
         late = {"extensions", "completions" if version < Version.V2025_03_26 else ""}
-        declared = self._capabilities
+        declared = members(shown)
         return Raw(encode({key: declared[key] for key in declared if key not in late}))
 
     def discovery(self, version: Version) -> bytes:
@@ -187,7 +199,7 @@ class Catalog:
             own = {key: intro[key] for key in intro if key not in ("protocolVersion", "serverInfo")}
             result: dict[str, Any] = own | {"supportedVersions": [v.text for v in MODERN]}
             if not self.offer.version.modern and "capabilities" in result:
-                result["capabilities"] = Raw(without_tasks_raw(bytes(result["capabilities"])))
+                result["capabilities"] = Raw(modern_capabilities(bytes(result["capabilities"])))
             result |= self._modern(intro, ttl, self.offer.introduction)
             if len(self._introductions) > len(Version):
                 self._introductions.clear()
@@ -251,10 +263,7 @@ class Catalog:
         size = listed.page_size or len(listed.items)
         shown = listed.items[start : start + size]
         if kind == "tools":
-            if self._is_ours and not version.modern:
-                shown = tuple([_older_tool(raw, version) for raw in shown])
-            elif version.modern and not self.offer.version.modern:
-                shown = tuple(map(without_task_support, shown))
+            shown = self._shown_tools(shown, version)
         end = start + len(shown)
         more = members(listed.more)
         rest: dict[str, Any] = {key: more[key] for key in more if key not in _MODERN_FIELDS}
@@ -271,6 +280,21 @@ class Catalog:
         opened = b'{"%s":[%s]' % (LIST_KINDS[kind].field.encode(), b",".join(shown))
         # On one line, because some transports end a message at a line break.
         return one_line(opened + (b"," + encode(rest)[1:] if rest else b"}"))
+
+    def _shown_tools(self, tools: tuple[bytes, ...], version: Version) -> tuple[bytes, ...]:
+        """Return tools as a version has them."""
+        if self._is_ours and not version.modern:
+            tools = tuple([_older_tool(raw, version) for raw in tools])
+        if self._is_ours or (version.modern and not self.offer.version.modern):
+            # Only 2025-11-25 has this field; in the modern era the server decides.
+            return tools if version == _TASKS_SINCE else tuple(map(without_task_support, tools))
+        if self.offer.version.modern and version == _TASKS_SINCE and self._has_tasks:
+            return tuple(map(with_task_support, tools))
+        return tools
+
+    @property
+    def _has_tasks(self) -> bool:
+        return EXTENSION in members(self._capabilities.get("extensions", b""))
 
     def _modern(self, more: Members, ttl: int, raw: bytes) -> dict[str, Any]:
         meta = members(more.get("_meta", b""))

@@ -11,7 +11,12 @@ from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded
 from portico.protocol.eras import members
-from portico.protocol.tasks import without_task_support
+from portico.protocol.tasks import (
+    EXTENSION,
+    creates_tasks,
+    with_task_support,
+    without_task_support,
+)
 
 if TYPE_CHECKING:
     from portico.catalog.resource_routing import ResourceRouting
@@ -75,13 +80,27 @@ class NamespacedOffer:
         return blake2b(b"\0".join((self.server.encode(), *listed.items)), digest_size=16).digest()
 
     def raw(self, kind: str, key: str) -> bytes:
-        """Return a definition without its task support: a gateway does not route tasks."""
-        return without_task_support(self.listed(kind).items[self._positions(kind)[key]])
+        """Return a definition, a tool with its task support (2025-11-25)."""
+        raw = self.listed(kind).items[self._positions(kind)[key]]
+        if kind != "tools" or self._has_own_support:
+            return raw
+        return with_task_support(raw) if self._has_tasks else without_task_support(raw)
+
+    @cached_property
+    def _has_tasks(self) -> bool:
+        return can_create_tasks(self.offer)
+
+    @cached_property
+    def _has_own_support(self) -> bool:
+        """True if the definitions themselves state which tools run as tasks."""
+        is_ours = "tasks" in self.offer.declared
+        return is_ours or (self._has_tasks and not self.offer.version.modern)
 
     def definition(self, tool: str) -> dict[str, Any]:
-        """Return a tool's definition; empty if it is not a JSON object."""
+        """Return a tool's definition, without its task support; empty if it is not an object."""
         try:
-            found = msgspec.json.decode(self.raw("tools", tool))
+            raw = self.listed("tools").items[self._positions("tools")[tool]]
+            found = msgspec.json.decode(without_task_support(raw))
         except (msgspec.DecodeError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
@@ -153,6 +172,18 @@ def with_field(raw: bytes, field: str, value: str) -> bytes:
     fields = members(raw)
     fields[field] = msgspec.Raw(msgspec.json.encode(value))
     return msgspec.json.encode(fields)
+
+
+def can_create_tasks(offer: Offer) -> bool:
+    """True if a server declares that calls of its tools can be tasks."""
+    if "tasks" in offer.declared:
+        return True
+    capabilities = bytes(members(offer.introduction).get("capabilities", b""))
+    if capabilities.find(b"tasks") < 0:
+        return False
+    if offer.version.modern:
+        return EXTENSION in members(members(capabilities).get("extensions", b""))
+    return creates_tasks(decoded(capabilities, dict[str, Any]) or {})
 
 
 def _has_ui(raw: bytes) -> bool:

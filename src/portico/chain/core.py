@@ -1,14 +1,16 @@
 """The core of an endpoint: it answers static requests and passes the rest to the providers."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import DecodeError, Struct
 
 from portico.catalog.catalog import Catalog
+from portico.chain.endpoint_parts import CatalogSource, Hub, TaskLink
 from portico.chain.fold import CATALOG_UNKNOWN, terminus
-from portico.model.context import Context
+from portico.model.context import ANYONE, Context
 from portico.model.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -20,13 +22,20 @@ from portico.model.errors import (
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import KNOWN, LISTS, MethodKind
 from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Answer, Change, Handler, LogLevelAware, Notified, Provider, Report
+from portico.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
 from portico.model.version import Version, negotiate
 from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.inbound import refuse
 from portico.protocol.ladder import check_header_params
-from portico.protocol.listen import ListenFilter, acknowledgement, listen_filter, subscription_end
+from portico.protocol.listen import (
+    ListenFilter,
+    acknowledgement,
+    listen_filter,
+    subscription_end,
+    task_message,
+)
 from portico.protocol.result_fields import EMPTY_RESULT
+from portico.protocol.tasks import TASK, TASKS, is_about_task, without_task_list
 from portico.providers.handler_exceptions import ends_call
 from portico.state.pending import Pending
 
@@ -36,46 +45,6 @@ _STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.N
 
 _OWN_NOTIFICATIONS = ("notifications/initialized", "notifications/cancelled")
 """Notifications that are not passed to providers."""
-
-
-class Hub(Protocol):
-    """The subscribers to changes of a catalog."""
-
-    def attach(self, session: Session) -> None:
-        """Send a legacy session its notifications until it is detached."""
-        ...
-
-    async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
-        """Send a modern listener `first`, then its notifications, until it leaves or we drain."""
-        ...
-
-    def publish(self, change: Change) -> None:
-        """Notify all subscribers of a change."""
-        ...
-
-
-class CatalogSource(Protocol):
-    """The source of the current catalog, which may differ from client to client."""
-
-    def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """Return the catalog for this client; None until it is known."""
-        ...
-
-    async def ready(self, request: Request, context: Context) -> None:
-        """Wait until the catalog is known; raises McpError if it cannot be fetched."""
-        ...
-
-    def hub(self, request: Request, context: Context) -> Hub:
-        """Return the hub that publishes changes to this client."""
-        ...
-
-    def on_initialize(self, request: Request, context: Context) -> None:
-        """Adapt the session of a legacy client that sends `initialize`."""
-        ...
-
-    def published(self) -> "Sequence[tuple[Catalog, Hub]]":
-        """Return the catalogs that are known now, each with the hub of its clients."""
-        ...
 
 
 class SingleCatalog:
@@ -129,10 +98,17 @@ class _LevelParams(Struct):
 class Core:
     """The core of one endpoint, between its catalogs and its providers."""
 
-    def __init__(self, source: CatalogSource, providers: Sequence[Provider]) -> None:
+    def __init__(
+        self,
+        source: CatalogSource,
+        providers: Sequence[Provider],
+        tasks: TaskLink | None = None,
+    ) -> None:
         self._source = source
+        self._tasks = tasks
         self._catalog = source.catalog
         self._dispatch = first_owner(providers)
+        self._dispatch_task = self._dispatch if tasks is None else tasks(self._dispatch)
         self._notices = [one.on_notification for one in providers if isinstance(one, Notified)]
         self._levels = [one.set_level for one in providers if isinstance(one, LogLevelAware)]
         self.entry: Handler = self.answer
@@ -174,6 +150,13 @@ class Core:
                 mismatch = _header_mismatch(catalog, request, context.headers)
                 if mismatch is not None:
                     return mismatch
+            tasks = self._tasks
+            if tasks is not None and (
+                tasks.is_attentive
+                or request.meta.client_capabilities.find(TASKS) >= 0
+                or request.params.find(TASK) >= 0
+            ):
+                return self._dispatch_task(request, context)
         elif request.name and not request.uri and request.method == "resources/read":
             request.uri = catalog.uri_of(request.name)
         return self._dispatch(request, context)
@@ -217,6 +200,8 @@ class Core:
         if catalog is None:
             return self._answer_when_ready(request, context)
         context.server_info = catalog.identity
+        if is_about_task(request.method):
+            return self._dispatch_task(request, context)
         return self._dispatch(request, context)
 
     def _ping(self, request: Request, context: Context) -> Response:
@@ -258,7 +243,10 @@ class Core:
             session.version = version
             self._source.hub(request, context).attach(session)
             self._source.on_initialize(request, context)
-        return Response(id=request.id, result=catalog.handshake(version))
+        handshake = catalog.handshake(version)
+        if context.principal == ANYONE and self._tasks is not None:
+            handshake = without_task_list(handshake)
+        return Response(id=request.id, result=handshake)
 
     def _set_level(self, request: Request, context: Context) -> Answer:
         session = _session(request, context)
@@ -307,12 +295,31 @@ class Core:
             version=request.version,
         )
         try:
-            wanted = asked.only([uri for uri in asked.uris if await self._may_follow(uri, asker)])
-            hub = self._source.hub(request, context)
-            await hub.follow(wanted, context, acknowledgement(wanted))
+            uris = [uri for uri in asked.uris if await self._may_follow(uri, asker)]
+            tasks: list[str] = []
+            if asked.tasks and self._tasks is not None:
+                tasks = await self._tasks.visible_tasks(asked.tasks, request, context)
+            await self._follow(asked.only(uris, tasks), request, context)
         finally:
             listener.end()  # cancels the subscriptions made on its behalf
         return Response(id=request.id, result=subscription_end(request.id))
+
+    async def _follow(self, wanted: ListenFilter, request: Request, context: Context) -> None:
+        """Send a listener its notifications, the acknowledgement first."""
+        hub, peer = self._source.hub(request, context), context.peer
+        assert peer is not None
+        acknowledged = asyncio.Event()
+        first = acknowledgement(wanted)
+        if not wanted.tasks or self._tasks is None:
+            await hub.follow(wanted, context, first, acknowledged.set)
+            return
+
+        async def send(params: bytes) -> None:
+            await acknowledged.wait()
+            await peer.notify(task_message(params, wanted.id))
+
+        async with self._tasks.following(wanted.tasks, request, context, send):
+            await hub.follow(wanted, context, first, acknowledged.set)
 
     async def _may_follow(self, uri: str, asker: Context) -> bool:
         """Try a subscription as a legacy client would make it, through links and providers."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from portico.chain.core import CatalogSource, Core, responding
+from portico.chain.core import Core, responding
+from portico.chain.endpoint_parts import CatalogSource, TaskLink
 from portico.chain.fold import CATALOG_UNKNOWN, fold, fold_links, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
@@ -37,10 +38,12 @@ class ChainEndpoint:
         *,
         before: Sequence[Link] = (),
         warn: Callable[[str], None] | None = None,
+        tasks: TaskLink | None = None,
     ) -> None:
         """`observe` is a link outside all others, which sees failures as responses; `first` are
         Portico's own links, before those of the user; `before` are further ones, which only the
-        user's links need; `warn` reports name clashes."""
+        user's links need; `warn` reports name clashes; `tasks` is the link behind all others that
+        makes calls tasks."""
         self._whole = source
         self._providers = providers
         self._report = report
@@ -48,8 +51,10 @@ class ChainEndpoint:
         self._first = first
         self._before = before
         self._warn = warn or _log
+        self._tasks = tasks
         self._source = source
         self._filtered: FilteredOffers | None = None
+        self._links = links
         self.handle: Handler = self._fold(links, self._behind(links))
         """Answers a request; an exception is the response to this request only."""
 
@@ -62,10 +67,21 @@ class ChainEndpoint:
             filtered.check_names()
         before = {hub: catalog for catalog, hub in self._source.published()}
         self.handle = self._fold(links, filtered)
+        self._links = links
         for catalog, hub in self._source.published():
             old = before.get(hub)
             for kind in _KINDS if old is None else catalog.changed(old):
                 hub.publish(Change(kind))
+
+    @property
+    def has_tasks(self) -> bool:
+        """True if calls can become tasks."""
+        return self._tasks is not None
+
+    def use_tasks(self, tasks: TaskLink) -> None:
+        """Let calls become tasks from now on."""
+        self._tasks = tasks
+        self.handle = self._fold(self._links, self._behind(self._links))
 
     def check_names(self) -> None:
         """Raise NameClash if a link adds a name that a known catalog has already."""
@@ -85,7 +101,7 @@ class ChainEndpoint:
     def _fold(self, links: Sequence[Link], filtered: "FilteredOffers | None") -> Handler:
         """Fold the chain, and only then use its views: a link may raise."""
         source = self._whole if filtered is None else _source_of(self._whole, filtered)
-        core = Core(source, self._providers)
+        core = Core(source, self._providers, self._tasks)
         handler = _folded(links, core.answer, filtered)
         if links:
             handler = fold(self._before, handler)

@@ -7,7 +7,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import msgspec
 
 from portico.catalog.catalog import Catalog
-from portico.chain.core import CatalogSource, Hub
+from portico.chain.endpoint_parts import CatalogSource, Hub
 from portico.chain.views import Owner, ViewFailed, Views, VisibleOffer, VisibleSource
 from portico.model.context import Context
 from portico.model.message import Request

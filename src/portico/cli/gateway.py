@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from portico.catalog.exposed_names import SEPARATOR
 from portico.cli.argument_types import seconds, valued
-from portico.cli.render import Screen
 from portico.cli.usage import Parser
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError
+from portico.console.render import Screen
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def address_of(options: argparse.Namespace) -> "Address":
 
     The running gateway is used if the file is invalid, or if a value that it refers to is missing.
     """
-    from portico.cli.running import owners
     from portico.config.read import read
+    from portico.console.running import owners
     from portico.wires.child_wire import Command
 
     path = options.config or config_file()
@@ -53,8 +53,8 @@ def _running(path: str, error: ConfigError) -> "Address":
     """The address of the running gateway, which read a valid file or has the missing values;
     raise the error if none runs."""
     from portico import __version__
-    from portico.cli.running import owners
     from portico.config.read import read
+    from portico.console.running import owners
     from portico.windows.owner_wire import OwnerAddress
 
     folder, found = owners(os.path.abspath(path))

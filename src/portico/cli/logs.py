@@ -9,13 +9,13 @@ from typing import Any
 
 from portico.cli.argument_types import integer
 from portico.cli.gateway import warn_broken
-from portico.cli.log_tail import LogTail, last_lines
-from portico.cli.render import Screen
-from portico.cli.running import running_statuses, serves
 from portico.cli.usage import Parser
 from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
+from portico.console.render import Screen
+from portico.console.running import running_statuses, serves
 from portico.model.errors import PorticoError
+from portico.observe.log_tail import LogTail, last_lines
 from portico.protocol.codec import decoded
 
 _GATEWAY_LABEL = "portico"

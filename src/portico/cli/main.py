@@ -20,6 +20,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "portico.cli.servers",
         "list, add, remove, test or refresh servers",
     ),
+    "agents": (
+        "portico.cli.agents",
+        "show the configured agents and their quotas; explain which one a prompt would get",
+    ),
+    "delegate": ("portico.cli.delegate", "hand a task to another agent, and follow it"),
+    "tasks": ("portico.cli.tasks", "list, follow, answer, cancel or resume long-running calls"),
     "status": ("portico.cli.status", "show the state of gateways and of each server behind them"),
     "stop": ("portico.cli.stop", "stop the gateway of a config, once its calls are done"),
     "logs": ("portico.cli.logs", "show the gateway's log: calls, stderr, events"),
@@ -102,11 +108,11 @@ def _explained(run: Callable[[], int]) -> int:
     try:
         code = run()
     except PorticoError as error:
-        from portico.cli.render import Screen
+        from portico.console.render import Screen
 
         Screen(sys.stderr).print(f"portico: {error}")
         if isinstance(error, StartError) and error.__cause__ is not None:
-            from portico.cli.stderr import print_own_traceback
+            from portico.console.stderr import print_own_traceback
 
             print_own_traceback(error.__cause__)
         code = getattr(error, "exit_code", FAILED)

@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import keep_stdout, log_to_stderr, print_own_traceback, report_waiting
 from portico.components.load import LoadError
+from portico.console.stderr import keep_stdout, log_to_stderr, print_own_traceback, report_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from portico.app import AppFactory, TransportOptions
+    from portico.app import AppFactory, EndpointApp, TransportOptions
     from portico.cli.usage import Parser
     from portico.components.composition import Composer, Composition
     from portico.gateway.composition_app import CompositionOptions
@@ -27,6 +27,7 @@ class _Options(DoorOptions):
         self.override: list[str] = []
         self.config: str | None = None
         self.watch = False
+        self.agents = False
         self.transport: str | None = None
         self.listen: str | None = None
 
@@ -52,19 +53,19 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     """Serve until the client disconnects or a signal arrives."""
     options = _options(argv)
     out = keep_stdout(options.http or options.transport)  # before the user's code is imported
+    if options.agents:
+        return _serve(options, agents_factory(options.config, tuple(links)), out)
     try:
-        return _serve(options, _composer(options), links, out)
+        return _serve(options, _app(options, _composer(options), tuple(links)), out)
     except LoadError as error:
         report_failure(error)
         return 1
 
 
-def _serve(
-    options: _Options, composer: "Composer", links: "Sequence[Link]", out: int | None
-) -> int:
+def _serve(options: _Options, named: "tuple[str, AppFactory]", out: int | None) -> int:
     from portico.app import app_http, app_stdio, app_transport
 
-    what, make = _app(options, composer, tuple(links))
+    what, make = named
     log_to_stderr()
     if options.transport is not None:
         return app_transport(make, options.loaded_transport, **options.over)
@@ -98,8 +99,24 @@ def _app(
     return part.server.name, server_app(part.server, links)
 
 
+def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, AppFactory]":
+    """Return the configured agents' name for people, and the factory that serves them."""
+    from portico.cli.agents import configured_agents
+    from portico.config.paths import config_file, state_folder
+    from portico.model.wording import counted
+
+    config = configured_agents(path or config_file())
+
+    def make(_: str | None) -> "EndpointApp":
+        from portico.delegate.agents_app import AgentsApp
+
+        return AgentsApp(config, state_folder(), links)
+
+    return counted(len(config.entries), "agent"), make
+
+
 def _composer(options: _Options) -> "Composer":
-    from portico.cli.aliases import ConfigAliases
+    from portico.components.aliases import ConfigAliases
     from portico.components.classify import InvalidArgument
     from portico.components.composition import Composer, named_components
     from portico.components.cycles import enter
@@ -152,7 +169,13 @@ def _options(argv: list[str]) -> _Options:
     from portico.cli.transport_option import check_transport
 
     parser = _parser()
-    parser.parse_intermixed_args(argv, namespace=options)
+    if "--agents" in argv:
+        options.component = ["agents"]  # the parser requires one, and takes no other
+        parser.parse_intermixed_args([*argv, "agents"], namespace=options)
+        if options.component != ["agents"]:
+            parser.error("--agents takes no COMPONENT")
+    else:
+        parser.parse_intermixed_args(argv, namespace=options)
     check_transport(parser, argv, options.transport, options.listen, options.http)
     return options
 
@@ -175,6 +198,7 @@ def _parser() -> "Parser":
         "configured server; NAME=... names it"
     )
     add("component", nargs="+", metavar="COMPONENT", help=what)
+    add("--agents", action="store_true", help="serve the agents of the config, and nothing else")
     what = "Python file with the functions for a definitions file"
     add("--handlers", metavar="FILE", help=what)
     what = "name each tool after its component, such as calc__add"

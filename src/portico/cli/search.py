@@ -10,9 +10,9 @@ import msgspec
 
 from portico.cli.argument_types import integer
 from portico.cli.gateway import add_options, address_of, fetch_missing_lists, query
-from portico.cli.render import Screen
 from portico.cli.target import open_client, run
 from portico.cli.usage import Parser
+from portico.console.render import Screen
 
 if TYPE_CHECKING:
     from portico.upstream.client import Client

@@ -4,8 +4,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
-from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.cli.usage import Parser
+from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.model.wording import counted
 from portico.state.report import report
 
@@ -37,7 +37,7 @@ def main(
         http = gateway.http
     drain_s = gateway.drain if options.drain is None else options.drain
     count = len(config.entries) - len(config.disabled) + len(serve_options.local)
-    if not count:
+    if not count and not _has_agents(config):
         report(_no_servers_hint(config, options))
     if http is None:
         from portico.app import gateway_stdio
@@ -70,6 +70,12 @@ def _with_members(
     from portico.gateway.local_server import local_entries
 
     return replace(serve_options, links=links, local=local_entries(members, serve_options.config))
+
+
+def _has_agents(config: "Config") -> bool:
+    from portico.gateway.gateway_agents import has_agents
+
+    return has_agents(config)
 
 
 def _no_servers_hint(config: "Config", options: argparse.Namespace) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from portico.cli.main import embedded
-from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.model.types import Link
 from portico.server import Server
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.render import Screen, server_error
 from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, quoted, suggestion
 from portico.config.read import read
 from portico.config.schema import ComponentEntry, ServerEntry
+from portico.console.render import Screen, server_error
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 

@@ -7,9 +7,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from portico.cli.render import Screen, clean
-from portico.cli.running import RunningPortico, list_porticos
+from portico import __version__
 from portico.cli.usage import Parser
+from portico.console.render import Screen, clean
+from portico.console.running import RunningPortico, list_porticos
+from portico.console.tables import aligned, duration, on_one_line, shortened
 
 _POLL_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
@@ -21,7 +23,7 @@ def main(argv: list[str]) -> int:
     """Show the status once, or until Ctrl-C; return 1 if a part is unavailable."""
     options = _parser().parse_args(argv)
     if not options.watch:
-        porticos, problem = list_porticos(options.config)
+        porticos, problem = list_porticos(options.config, __version__)
         _print(porticos, problem, options.json)
         return 1 if problem or any(portico.error for portico in porticos) else 0
     try:
@@ -39,7 +41,7 @@ def _redraw(config: str | None) -> NoReturn:
 
     with Live(auto_refresh=False, transient=False) as live:
         while True:
-            porticos, problem = list_porticos(config)
+            porticos, problem = list_porticos(config, __version__)
             lines = [*_lines(porticos), *([f"portico: {problem}"] if problem else [])]
             text = Text(clean("\n".join(lines)), no_wrap=True, overflow="ellipsis")
             live.update(text, refresh=True)
@@ -50,7 +52,7 @@ def _print_changes(config: str | None, as_json: bool) -> NoReturn:
     screen = Screen(sys.stdout)
     shown: object = None
     while True:
-        porticos, problem = list_porticos(config)
+        porticos, problem = list_porticos(config, __version__)
         now = ([portico.significant_state for portico in porticos], problem)
         if now != shown:
             if shown is not None and not as_json:
@@ -82,10 +84,10 @@ def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
             yield "  config not reloaded; keeping the previous one:"
             yield from (f"    {line}" for line in portico.rejected.splitlines())
         for warning in portico.status.get("warnings") or ():
-            yield f"  warning: {_on_one_line(str(warning))}"
+            yield f"  warning: {on_one_line(str(warning))}"
         rows = [_row(server) for server in portico.servers]
         if rows:
-            yield from _aligned(_with_kinds([_HEAD, *rows], portico.servers))
+            yield from aligned(_with_kinds([_HEAD, *rows], portico.servers))
             yield from _notices(portico.servers)
         elif portico.error:
             yield f"  {portico.error}"
@@ -94,7 +96,6 @@ def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
 
 
 def _row(server: dict[str, Any]) -> tuple[str, ...]:
-    error = str(server.get("error") or "").partition("\n")[0]
     tools = "?" if server.get("pending") else str(server.get("tools", "?"))
     left_out = (server.get("omitted") or {}).get("tools")
     if left_out:
@@ -106,7 +107,7 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
         tools,
         duration(server.get("age_s")),
         "-" if starts is None else str(starts),
-        error if len(error) <= _MAX_ERROR else f"{error[: _MAX_ERROR - 1]}…",
+        shortened(str(server.get("error") or ""), _MAX_ERROR),
     )
 
 
@@ -127,32 +128,10 @@ def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:
     for server in servers:
         warnings, changes = server.get("warnings"), server.get("changes")
         for warning in warnings[:_MAX_NOTICES] if isinstance(warnings, list) else ():
-            yield f"  warning: {_on_one_line(str(warning))}"
+            yield f"  warning: {on_one_line(str(warning))}"
         for change in changes[:_MAX_NOTICES] if isinstance(changes, list) else ():
             words = change_line(str(server.get("server", "?")), change)
-            yield f"  {change.get('time')}  {_on_one_line(words)}"
-
-
-def _on_one_line(words: str) -> str:
-    return clean(words).replace("\n", " ")
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    safe = [[_on_one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*safe, strict=True)]
-    for row in safe:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
-
-
-def duration(seconds: Any) -> str:
-    """Format a duration in its largest unit."""
-    if not isinstance(seconds, int | float):
-        return "-"
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+            yield f"  {change.get('time')}  {on_one_line(words)}"
 
 
 def _parser() -> Parser:

@@ -118,6 +118,8 @@ def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> I
     if first is not None:
         if not plain:
             return first.choices or ()
+        if command == "tasks":
+            return _task_ids(plain)
         if command != "servers":
             return ()
         if plain[0] == "add":
@@ -161,12 +163,27 @@ def _tools(config: str) -> Iterable[str]:
         return ()
 
 
+def _task_ids(plain: Sequence[str]) -> Iterable[str]:
+    """The ids of the tasks that an action applies to; only `cancel` takes several."""
+    import asyncio
+
+    from portico.cli.tasks import suggested_ids
+
+    if len(plain) > 1 and plain[0] != "cancel":
+        return ()
+    try:
+        return asyncio.run(suggested_ids(plain[0]))
+    except PorticoError:
+        return ()
+
+
 _POSITIONALS: dict[str, tuple[bool, Source]] = {
     "wrap": (False, lambda _: (PROGRAMS,)),
     "run": (True, lambda _: (FILES,)),
     "call": (False, lambda config: (*_tools(config), FILES)),
     "describe": (True, _tools),
     "inspect": (False, lambda _: (FILES,)),
+    "agents": (False, lambda _: ("explain",)),
     "logs": (False, lambda config: _named("servers", config)),
 }
 """Whether each command takes several positional words, and the suggestions for them."""

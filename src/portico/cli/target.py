@@ -43,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def component_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Component:
     """The target as a component; wrong usage ends the command."""
-    from portico.cli.aliases import ConfigAliases
+    from portico.components.aliases import ConfigAliases
 
     try:
         component = classify(options.target, ConfigAliases(options.config))

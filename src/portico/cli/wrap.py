@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.cli.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from portico.config.problems import (
 from portico.config.schema import (
     KEYS_OF,
     LATER,
+    OF_AGENTS,
     TOP,
     ComponentEntry,
     Config,
@@ -30,13 +31,17 @@ from portico.config.schema import (
     Rerank,
     Search,
     ServerEntry,
+    TaskSettings,
 )
 from portico.config.sections import Section, excluded_servers, is_codex, is_own, names_in, sections
 from portico.config.trust import group_warning
 from portico.config.values import check_url, read_table, readers
 
+if TYPE_CHECKING:
+    from portico.config.agents_schema import AgentsConfig
+
 Entries = Mapping[str, ServerEntry | ComponentEntry]
-_OWN_TABLES = ("gateway", "search", "components", "groups")
+_OWN_TABLES = ("gateway", "search", "tasks", "components", "groups")
 
 
 def read(
@@ -78,9 +83,11 @@ class _Reading:
             path=self._path,
             gateway=self._gateway(entries),
             search=self._search(),
+            tasks=TaskSettings(**self._own("tasks", TaskSettings)),
             servers=servers,
             components=components,
             groups=self._groups(entries),
+            agents=self._agents(),
             later=self._later(),
             warnings=(*group_warning(self._document.path), *self._located(self._report.warnings)),
             variables=frozenset(self._sources.looked_up),
@@ -244,6 +251,13 @@ class _Reading:
                     self._report.wrong(where, what, self._report.suggest(one, servers))
             groups[name] = Group(servers=tuple(dict.fromkeys(members)))
         return groups
+
+    def _agents(self) -> "AgentsConfig | None":
+        if not is_own(self._document) or not any(key in self._data for key in OF_AGENTS):
+            return None
+        from portico.config.agents_tables import read_agents
+
+        return read_agents(self._report, self._data, self._sources, self._wanted)
 
     def _later(self) -> dict[str, Any]:
         if not is_own(self._document):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct, field
 
@@ -22,6 +22,9 @@ from portico.config.values import (
     texts,
 )
 
+if TYPE_CHECKING:
+    from portico.config.agents_schema import AgentsConfig, KeepTasks
+
 # The names are those of `transport.limits.Limits`, which a test compares.
 _LIMITS = """
     body_bytes body_s bodies_bytes unread_bytes connections half_open header_bytes header_count
@@ -37,9 +40,20 @@ LIMITS: dict[str, Reader] = {
 KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 """The providers of rerankers, and the variable with each one's API key."""
 
-LATER = ("profiles", "agents_defaults", "agents", "routing")
+LATER = ("profiles",)
 """Known tables that are not used yet."""
-TOP = ("gateway", "search", "servers", "components", "groups", "mcp_servers", *LATER)
+OF_AGENTS = ("agents_defaults", "agents", "routing")
+TOP = (
+    "gateway",
+    "search",
+    "tasks",
+    "servers",
+    "components",
+    "groups",
+    "mcp_servers",
+    *LATER,
+    *OF_AGENTS,
+)
 COMPONENT_LATER = ("oci", "grants", "instance")
 """Keys of a component that are reserved, and not supported yet."""
 
@@ -93,6 +107,8 @@ class _MemberEntry(Struct, frozen=True, kw_only=True):
     max_in_flight: Annotated[int, integer(1)] = 256
     max_tools: Annotated[int | None, integer(1, 100_000)] = None
     """The limit of entries in each of its lists; None for the gateway's limit."""
+    sync_budget_s: Annotated[float | None, number()] = None
+    """A call that takes longer becomes a task; None for the gateway's value."""
     problem: str = ""
     """Why it cannot be started: its file, or a reference that cannot be resolved. Empty if it can.
     """
@@ -155,6 +171,8 @@ class Gateway(Struct, frozen=True, kw_only=True):
     """The log's path, or `off`."""
     cache_mb: Annotated[int, integer(1, 1_000_000)] = 256
     """The size limit of stored catalogs and indexes together."""
+    sync_budget_s: Annotated[float | None, number()] = None
+    """A call of a server's tool that takes longer becomes a task; None for never."""
     drain: Annotated[float, number(or_none=True)] = 30.0
     drain_notice_s: Annotated[float, number(or_none=True)] = 8.0
     """How long to keep serving as not ready before a drain, if `/readyz` is probed."""
@@ -162,6 +180,21 @@ class Gateway(Struct, frozen=True, kw_only=True):
     """Report messages that block all clients for longer than this; 0 disables it."""
     limits: Annotated[Mapping[str, float], table(LIMITS)] = field(default_factory=dict)
     """The limits of the HTTP transport that are set, by their names there."""
+
+
+class TaskSettings(Struct, frozen=True, kw_only=True):
+    """The limits of tasks."""
+
+    running: Annotated[int, integer(1, 1000)] = 16
+    """Tasks that one gateway runs at the same time; others wait."""
+    in_progress: Annotated[int, integer(1, 100_000)] = 100
+    """Tasks of one client that are not finished; more are refused."""
+    keep_days: Annotated[float | None, number()] = None
+    """How long finished tasks are kept; None for `keep_tasks` of the agents, or 30."""
+    keep_count: Annotated[int | None, integer(1, 1_000_000)] = None
+    """Finished tasks of one client, older ones are removed; None for `keep_tasks`, or 1000."""
+    lease_s: Annotated[float, number()] = 15.0
+    """How long a task of a process that was killed waits for another one."""
 
 
 class Rerank(Struct, frozen=True, kw_only=True):
@@ -197,11 +230,14 @@ class Config(Struct, frozen=True, kw_only=True):
     path: str
     gateway: Gateway = Gateway()
     search: Search = Search()
+    tasks: TaskSettings = TaskSettings()
     servers: Mapping[str, ServerEntry] = field(default_factory=dict)
     """The servers by name, in the order of the file."""
     components: Mapping[str, ComponentEntry] = field(default_factory=dict)
     """The components by name, in the order of the file."""
     groups: Mapping[str, Group] = field(default_factory=dict)
+    agents: "AgentsConfig | None" = None
+    """Agents and routing; None if no table is about them."""
     later: Mapping[str, Any] = field(default_factory=dict)
     """Known tables that are not used yet, unchecked."""
     warnings: tuple[str, ...] = ()
@@ -214,6 +250,23 @@ class Config(Struct, frozen=True, kw_only=True):
     def entries(self) -> "dict[str, ServerEntry | ComponentEntry]":
         """The servers, then the components, by name."""
         return {**self.servers, **self.components}
+
+    @property
+    def kept_tasks(self) -> "KeepTasks":
+        """How long finished tasks are kept."""
+        from portico.config.agents_schema import KeepTasks
+
+        default = KeepTasks() if self.agents is None else self.agents.defaults.keep_tasks
+        days, count = self.tasks.keep_days, self.tasks.keep_count
+        return KeepTasks(
+            days=default.days if days is None else days,
+            count=default.count if count is None else count,
+        )
+
+    @property
+    def has_budgets(self) -> bool:
+        """True if calls of a server may become tasks after a time of its own."""
+        return any(entry.sync_budget_s is not None for entry in self.entries.values())
 
     @property
     def disabled(self) -> list[str]:

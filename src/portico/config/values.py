@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from portico.config.problems import Path, Report, quoted, suggestion
+from portico.config.problems import Path, Report, dotted, quoted, suggestion
 
 BAD: Final = object()
 """An invalid value."""
@@ -76,6 +76,19 @@ def pairs(report: Report, at: Path, value: Any) -> Any:
 def any_table(report: Report, at: Path, value: Any) -> Any:
     """A table with any keys."""
     return value if isinstance(value, dict) else _wrong_type(report, at, "a table", value)
+
+
+def any_value(report: Report, at: Path, value: Any) -> Any:
+    """A value that is checked elsewhere."""
+    return value
+
+
+def table_list(report: Report, at: Path, value: Any) -> list[Any]:
+    """The tables of `[[at]]`, each still unchecked."""
+    if isinstance(value, list):
+        return value
+    _wrong_type(report, at, f"a list of tables, [[{dotted(at)}]]", value)
+    return []
 
 
 def flag(report: Report, at: Path, value: Any) -> Any:

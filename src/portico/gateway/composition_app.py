@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -18,6 +19,7 @@ from portico.components.classify import Component, ComponentError
 from portico.components.composition import Composer, Composition
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config, Gateway, ServerEntry, Timeouts
+from portico.gateway.gateway_tasks import GatewayTasks, memory_store
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import Member
 from portico.gateway.member_kinds import MemberEnvironment, StderrSink
@@ -33,6 +35,9 @@ from portico.state.stderr import STDERR
 from portico.state.watchdog import Watchdog
 from portico.upstream.configured_address import address
 from portico.wires.wire import Address
+
+if TYPE_CHECKING:
+    from portico.tasks.worker import TaskWorker
 
 _WATCHDOG_S = 0.25
 _WATCH_INTERVAL_S = 0.3
@@ -85,6 +90,7 @@ class CompositionApp:
             address_of=self._address,
             history=histories(options.label, report),
         )
+        self._tasks = GatewayTasks(_task_worker, options.label)
         self._registry = Registry(
             Config(
                 path=options.label,
@@ -103,6 +109,7 @@ class CompositionApp:
             links=(*options.links, *options.composition.links),
             local=_local(options.composition),
             rules=self._rules(options.composition),
+            tasks=self._tasks,
         )
         self._watcher: FileWatcher | None = None
 
@@ -123,6 +130,7 @@ class CompositionApp:
         finally:
             if self._watcher is not None:
                 await self._watcher.close()
+            await self._tasks.close(0.0)
             await self._registry.close()
 
     def _watch(self) -> None:
@@ -208,6 +216,12 @@ class CompositionApp:
             environment=dict(os.environ),
             overheard=lambda line: on_stderr(entry.name, line),
         )
+
+
+def _task_worker() -> "TaskWorker":
+    from portico.tasks.worker import TaskWorker
+
+    return TaskWorker(memory_store, report=report)
 
 
 def _local(composition: Composition) -> Mapping[str, LocalEntry]:

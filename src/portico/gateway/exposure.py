@@ -11,6 +11,7 @@ from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import Merged
 from portico.chain.views import ViewFailed, Views
 from portico.config.schema import Config
+from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
 from portico.gateway import metatool_definitions
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.member import Member
@@ -21,6 +22,7 @@ from portico.model.offer import KINDS, Listed, Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.protocol.tasks import without_tasks
+from portico.providers.task_tool_definitions import task_tools
 from portico.state.hub import ChangeHub
 
 _KINDS = ("tools", "resources", "prompts")
@@ -59,11 +61,14 @@ class Exposure:
         identity: Callable[[], Identity],
         *,
         searches: bool,
+        tasks: Callable[[], bool] | None = None,
         summarize: Callable[[Merged, Sequence[str]], str],
         servers: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         """`searches` shows the meta-tools and pinned tools instead of every tool; `summarize`
-        describes the servers briefly; `servers` returns the servers of a group."""
+        describes the servers briefly; `servers` returns the servers of a group. `tasks` returns
+        True if calls can become tasks; None if this endpoint declares none."""
+        self._tasks = tasks
         self._filtered: FilteredMerged | None = None
         self._registry = registry
         self._identity = identity
@@ -110,7 +115,7 @@ class Exposure:
 
     def filtered(self, views: Views) -> FilteredMerged:
         """Return the offers of these servers behind views."""
-        reserved = () if self._registry.is_composition else metatool_definitions.NAMES
+        reserved = () if self._registry.is_composition else metatool_definitions.RESERVED
         return FilteredMerged(lambda: self.whole, views, frozenset(reserved))
 
     def use(self, filtered: FilteredMerged | None) -> None:
@@ -184,10 +189,11 @@ class Exposure:
         return []
 
     def on_initialize(self, request: Request, context: Context) -> None:
-        """Disable tasks for a legacy client, and have questions name their server."""
+        """Have questions name their server; without tasks here, a client cannot have any."""
         session = context.session
         assert session is not None
-        session.capabilities = without_tasks(session.capabilities)
+        if self._tasks is None:
+            session.capabilities = without_tasks(session.capabilities)
         session.names_servers = True
 
     def now(self) -> Catalog:
@@ -211,18 +217,24 @@ class Exposure:
         if self._searches:
             limit = config.search.default_limit
             own = metatool_definitions.meta_tools(summary, merged.tool_count, limit)
-            direct = merged.listed("tools", [*config.gateway.pinned, *merged.with_ui()])
+            agents = [name for name in AGENT_TOOL_NAMES if name in merged.tools]
+            names = [*agents, *config.gateway.pinned, *merged.with_ui()]
+            direct = merged.listed("tools", names)
             items, keys = (*own.values(), *direct.items), (*own, *direct.keys)
             tools = Listed(items=items, keys=keys)
         else:
             tools = merged.listed("tools")
+        if self._tasks is not None and not self._registry.is_composition and self._tasks():
+            own = task_tools()
+            items, keys = (*tools.items, *own.values()), (*tools.keys, *own)
+            tools = Listed(items=items, keys=keys)
         rest = {kind: merged.listed(kind) for kind in KINDS if kind != "tools"}
         return Offer(
             lists={"tools": tools, **rest},
             completions=True,
             subscriptions=True,
             # Capabilities cannot be declared later, when a server adds the first of a kind.
-            declared=frozenset(_KINDS),
+            declared=frozenset(_KINDS if self._tasks is None else (*_KINDS, "tasks")),
         )
 
     def publish_changes(self) -> None:

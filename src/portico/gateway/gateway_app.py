@@ -18,6 +18,8 @@ from portico.components.cycles import MAX_DEPTH, is_too_deep
 from portico.config.paths import cache_folder, log_file, state_folder
 from portico.config.schema import Config, Search
 from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
+from portico.gateway.gateway_agents import GatewayAgents, has_agents
+from portico.gateway.gateway_tasks import GatewayTasks, file_store, has_store, is_writable
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
@@ -30,8 +32,13 @@ from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from portico.model.types import Endpoint, LimitedEndpoint
     from portico.search.searcher import Searcher
+    from portico.tasks.record import TaskRecord
+    from portico.tasks.worker import TaskWorker
 
+_CONTINUE_S = 0.2
+"""The delay before stored tasks are looked for: the first clients take precedence."""
 _MAX_RECENT = 20
 """Reports that are kept for windows that connect later."""
 _NEEDS_RESTART = {
@@ -46,6 +53,7 @@ _NEEDS_RESTART = {
         "watchdog_ms",
     ),
     "search": ("vectors", "model", "rerank"),
+    "tasks": ("running", "in_progress", "keep_days", "keep_count", "lease_s"),
 }
 """Config keys that take effect only after a restart, by table."""
 
@@ -66,6 +74,8 @@ class GatewayApp:
         self._recent: deque[str] = deque(maxlen=_MAX_RECENT)
         self.url = ""
         """The URL for clients, if it serves HTTP."""
+        self.control_socket = ""
+        """The path of the control socket, if there is one."""
         self.metrics = Metrics()
         self.journal: Journal = open_journal(
             options.config.gateway.log, report, self.metrics.record_call
@@ -85,6 +95,11 @@ class GatewayApp:
             gateway=options.key(),
             history=histories(config.path, self.tell) if options.cache else no_history,
         )
+        self.tasks = self._open_tasks(config)
+        self.agents: GatewayAgents | None = None
+        if self.tasks is not None and has_agents(config):
+            assert config.agents is not None
+            self.agents = GatewayAgents(config.agents, self.tasks, state_folder(), self)
         self.registry = Registry(
             config,
             environment,
@@ -94,7 +109,8 @@ class GatewayApp:
             record_call=self.journal.record_call,
             expose=options.expose,
             links=(*options.links, *configured.links),
-            local={**options.local, **configured.local},
+            local={**options.local, **configured.local, **self._agent_tools(config)},
+            tasks=self.tasks,
         )
         self.registry.check_links()
         self._relinking = asyncio.Lock()  # the chain that was requested last is the one that stays
@@ -103,6 +119,46 @@ class GatewayApp:
         self._routes_changed: list[Callable[[], None]] = []
         self._watcher: ConfigWatcher | None = None
 
+    def _open_tasks(self, config: Config) -> GatewayTasks | None:
+        """Return the tasks of this gateway; None if the state folder cannot hold them."""
+        folder = state_folder()
+        if not is_writable(folder):
+            self.tell(f"no call can become a task: {folder} is not writable")
+            return None
+
+        def worker() -> "TaskWorker":
+            from portico.tasks.worker import TaskWorker, WorkerSettings
+
+            settings = config.tasks
+            return TaskWorker(
+                lambda: file_store(folder, config),
+                WorkerSettings(lease_s=settings.lease_s, running=settings.running),
+                report=self.tell,
+                created=lambda task: self._record_task(task, "created"),
+                finished=lambda task: self._record_task(task, str(task.state)),
+            )
+
+        options = self._options
+        return GatewayTasks(worker, f"{options.key()}-{options.account()}")
+
+    def _agent_tools(self, config: Config) -> Mapping[str, LocalEntry]:
+        return {} if self.agents is None else self.agents.entry(config)
+
+    def _record_task(self, task: "TaskRecord", state: str) -> None:
+        kind = task.kind.partition("@")[0]
+        self.metrics.record_task(kind, state)
+        self.journal.event(f"task {task.id} ({kind}) {state}")
+
+    @property
+    def is_busy(self) -> bool:
+        """True while tasks run here, or wait to."""
+        return self.tasks is not None and self.tasks.is_busy
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no task runs or waits here."""
+        if self.tasks is not None and self.tasks.is_open:
+            await self.tasks.host.worker.wait_until_idle()
+
     @property
     def endpoint(self) -> ChainEndpoint:
         """The main endpoint: all servers, or the chosen group."""
@@ -110,11 +166,26 @@ class GatewayApp:
 
     def client_endpoint(
         self, preferences: Mapping[str, Any]
-    ) -> tuple[ChainEndpoint, Mapping[str, Any]]:
-        """Return the main endpoint for a client's preferences, and those preferences resolved."""
+    ) -> "tuple[Endpoint, Mapping[str, Any]]":
+        """Return the main endpoint for a client's preferences, and those preferences resolved.
+        The agent of a task gets its own; raises PorticoError if that task does not run here."""
+        if "task_token" in preferences:
+            limited = self.find_access(str(preferences["task_token"]))
+            if limited is None:
+                raise PorticoError("the task of this token does not run here any more")
+            return limited, {}
         searches = self.registry.resolves_to_search(preferences.get("expose"))
         endpoint = self.registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
+
+    @property
+    def full_endpoint(self) -> ChainEndpoint:
+        """The main endpoint with all tools in its lists."""
+        return self.registry.endpoint(self._options.group, False)
+
+    def find_access(self, token: str) -> "LimitedEndpoint | None":
+        """Return the endpoint of a running task's agent by the task's token."""
+        return None if self.agents is None else self.agents.access.find(token)
 
     def endpoint_at(self, path: str) -> ChainEndpoint | None:
         """Return the endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if unknown."""
@@ -150,7 +221,9 @@ class GatewayApp:
         from portico.observe.prometheus import CONTENT_TYPE, GatewayCollector
 
         self.journal.count()
-        figures = GatewayCollector(self.metrics, self.registry.status())
+        delegations = None if self.agents is None else self.agents.host.metrics
+        status = self._with_tasks(self.registry.status())
+        figures = GatewayCollector(self.metrics, status, delegations)
         return CONTENT_TYPE, await asyncio.to_thread(figures.page)
 
     @contextlib.asynccontextmanager
@@ -176,15 +249,28 @@ class GatewayApp:
         self._warn(registry.config)
         if self._options.refresh:
             registry.start()
+        if self.agents is not None:
+            self.agents.host.start()
+        continuing = loop.call_later(_CONTINUE_S, self._continue_tasks)
         try:
             with Watchdog(registry.config.gateway.watchdog_ms / 1000, self.tell):
                 yield self
         finally:
+            continuing.cancel()
             if watched is not None:
                 await watched.close()
+            if self.tasks is not None:
+                await self.tasks.close(registry.config.gateway.drain)
+            if self.agents is not None:
+                await self.agents.close()
             await registry.close()
             self.journal.event(f"process {os.getpid()} has ended")
             self.journal.close()
+
+    def _continue_tasks(self) -> None:
+        """Look for tasks that wait since an earlier process; there are none without a store."""
+        if self.tasks is not None and has_store(state_folder()):
+            self.tasks.host.worker.start()
 
     async def _apply(self, config: Config) -> None:
         """Apply a changed config, and report the keys that need a restart."""
@@ -203,7 +289,24 @@ class GatewayApp:
         local = None
         if config.gateway.links != before.gateway.links or self._links_problem:
             local = await self._relink(config)
+        if config.agents != before.agents:
+            local = await self._change_agents(config, local)
         await self.registry.apply(config, local)
+
+    async def _change_agents(
+        self, config: Config, local: Mapping[str, LocalEntry] | None
+    ) -> Mapping[str, LocalEntry]:
+        """Use the agents of a changed config; return the members in this process."""
+        others = self.registry.local if local is None else local
+        kept = {name: entry for name, entry in others.items() if not entry.is_plain}
+        if self.tasks is None or not has_agents(config):
+            return kept
+        assert config.agents is not None
+        if self.agents is None:
+            self.agents = GatewayAgents(config.agents, self.tasks, state_folder(), self)
+        else:
+            await self.agents.apply(config.agents)
+        return {**kept, **self._agent_tools(config)}
 
     async def _relink(self, config: Config) -> Mapping[str, LocalEntry] | None:
         """Replace the links by those of a config, and return the members in this process.
@@ -226,7 +329,7 @@ class GatewayApp:
             return None
         self._links_problem = ""
         self.tell("links reloaded")
-        return {**options.local, **configured.local}
+        return {**options.local, **configured.local, **self._agent_tools(config)}
 
     def _files(self) -> list[str]:
         """Return the files of components and links."""
@@ -276,9 +379,13 @@ class GatewayApp:
             "url": self.url,
             "disabled": registry.config.disabled,
             "warnings": [*registry.config.warnings, *self._links_warning()],
-            "tasks": len(asyncio.all_tasks()),
-            **registry.status(),
+            "coroutines": len(asyncio.all_tasks()),
+            **self._with_tasks(registry.status()),
         }
+
+    def _with_tasks(self, status: dict[str, Any]) -> dict[str, Any]:
+        running = self.tasks.running if self.tasks is not None else 0
+        return {**status, "gateway": {**status["gateway"], "tasks_running": running}}
 
     def _links_warning(self) -> list[str]:
         words = self._links_problem

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.catalog.catalog import Catalog
-from portico.chain.core import Hub
+from portico.chain.endpoint_parts import Hub
 from portico.components.classify import ComponentError, classify
 from portico.components.load import import_file, load_file
 from portico.components.own_modules import forget_modules
@@ -17,6 +17,7 @@ from portico.model.errors import PorticoError, TargetError
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Change
+from portico.providers.task_mode import TaskMode
 from portico.server import Server
 from portico.state.hub import ChangeHub
 from portico.upstream.direct_call import as_mcp_error
@@ -45,6 +46,10 @@ class InProcessComponent:
     def offer(self) -> Offer:
         """Return the current offer, which is empty before the import."""
         return _NOTHING if self._local is None else self._local.offer()
+
+    def task_mode(self, tool: str) -> TaskMode | None:
+        """Return how a tool supports tasks; None before the import."""
+        return None if self._local is None else self._local.task_mode(tool)
 
     def offered(self) -> Catalog | None:
         """Return the catalog; None before the import."""

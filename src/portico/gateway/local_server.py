@@ -17,6 +17,8 @@ from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
+from portico.providers.functions import FunctionProvider
+from portico.providers.task_mode import TaskMode
 from portico.server import Server, freeze
 from portico.upstream.attributed_questions import for_session
 from portico.upstream.direct_call import as_mcp_error
@@ -32,6 +34,8 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     tools: ToolFilter = ToolFilter()
     problem: str = ""
+    is_plain: bool = False
+    """True for names without a prefix, for tools of Portico itself."""
 
 
 class LocalServer:
@@ -67,6 +71,7 @@ class LocalServer:
     def provide(self, request: Request, context: Context) -> Answer:
         """Call the function that owns the request."""
         within = context.derived()
+        within.tasking = context.tasking
         within.server_info = self.now().identity
         session, peer = context.session, context.peer
         if peer is not None and session is not None and session.names_servers:
@@ -104,6 +109,13 @@ class LocalServer:
     async def _enter(self) -> None:
         await self._running.enter_async_context(self._server.running())
         self._is_started = True
+
+    def task_mode(self, tool: str) -> TaskMode | None:
+        """Return how a tool supports tasks."""
+        for provider in self._providers:
+            if isinstance(provider, FunctionProvider) and tool in provider.tools:
+                return provider.tools[tool].mode
+        return None
 
     @property
     def is_busy(self) -> bool:

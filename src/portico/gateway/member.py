@@ -3,15 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from portico.catalog.catalog import Catalog
-from portico.catalog.namespaced import NamespacedOffer
+from portico.catalog.namespaced import NamespacedOffer, can_create_tasks
 from portico.catalog.sanitize import sanitize_text
 from portico.catalog.sanitize_offer import SanitizedItem
-from portico.chain.core import CatalogSource
+from portico.chain.endpoint_parts import CatalogSource
 from portico.chain.fold import fold
 from portico.chain.only import Only
 from portico.config.schema import ComponentEntry, ServerEntry
@@ -22,6 +22,8 @@ from portico.model.message import Request
 from portico.model.offer import Offer
 from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
+from portico.protocol.tasks import support_of
+from portico.providers.task_mode import TaskMode
 
 GATEWAY_CAPABILITY = "portico/gateway"
 """The capability that identifies a gateway."""
@@ -70,6 +72,15 @@ class Managed(CatalogSource, Provider, Protocol):
         ...
 
 
+@runtime_checkable
+class RunsTasks(Protocol):
+    """A provider whose functions run in this process, also as tasks."""
+
+    def task_mode(self, tool: str) -> TaskMode | None:
+        """Return how a tool supports tasks."""
+        ...
+
+
 class Member:
     """One entry of the config and its provider, until the entry is removed."""
 
@@ -104,6 +115,7 @@ class Member:
         self._name_limit = name_limit
         self._gateway = gateway
         self._namespaced: NamespacedOffer | None = None
+        self._task_modes: tuple[Catalog | None, dict[str, TaskMode | None]] = (None, {})
         self._seen: Catalog | None = None
 
     def on_notification(self, request: Request, context: Context) -> None:
@@ -209,6 +221,48 @@ class Member:
         if not missing:
             return ""
         return f"{self.name} could not list its {' and '.join(missing)}; see the log"
+
+    @property
+    def has_tasks(self) -> bool:
+        """True if its tools can be called as tasks."""
+        catalog = self.provider.offered()
+        return catalog is not None and can_create_tasks(catalog.offer)
+
+    @property
+    def delegates(self) -> bool:
+        """True if its tools delegate tasks to agents."""
+        return isinstance(self.entry, LocalEntry) and self.entry.is_plain
+
+    @property
+    def requires_tasks(self) -> bool:
+        """True if one of its tools runs only as a task."""
+        catalog = self.provider.offered()
+        if catalog is None or not can_create_tasks(catalog.offer):
+            return False
+        return any(b'"required"' in raw for raw in catalog.offer.listed("tools").items)
+
+    def task_mode(self, tool: str) -> TaskMode | None:
+        """Return how one of its tools supports tasks."""
+        catalog = self.provider.offered()
+        if self._task_modes[0] is not catalog:
+            self._task_modes = (catalog, {})
+        modes = self._task_modes[1]
+        if tool not in modes:
+            modes[tool] = None if catalog is None else self._task_mode(tool, catalog)
+        return modes[tool]
+
+    def _task_mode(self, tool: str, catalog: Catalog) -> TaskMode | None:
+        if isinstance(self.provider, RunsTasks):
+            return self.provider.task_mode(tool)
+        definition = catalog.tool(tool)
+        if definition is None or not can_create_tasks(catalog.offer):
+            return None
+        if catalog.offer.version.modern:
+            return TaskMode(is_remote=True)
+        support = support_of(definition.raw)
+        if support not in ("optional", "required"):
+            return None
+        return TaskMode(is_required=support == "required", is_remote=True)
 
     def warnings(self) -> list[str]:
         """Return a warning for each definition with hidden characters."""

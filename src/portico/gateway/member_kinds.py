@@ -73,7 +73,8 @@ def member_of(entry: Entry, environment: MemberEnvironment, limits: MemberLimits
 
 
 def _local(entry: LocalEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
-    return Member(entry, LocalServer(entry.name, entry.server), limits.name_limit)
+    limit = None if entry.is_plain else limits.name_limit
+    return Member(entry, LocalServer(entry.name, entry.server), limit)
 
 
 def _server(entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
@@ -154,6 +155,7 @@ def _policy(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> Upst
         is_process=not entry.url,
         prefers_modern=True,
         may_ask=entry.may_ask,
+        hides_tasks=True,
         max_items=entry.max_tools or max_tools,
         info=info,
         reveals=True,

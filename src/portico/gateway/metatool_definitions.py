@@ -7,10 +7,12 @@ from msgspec import Raw, Struct, field
 
 from portico.model.message import Request
 from portico.protocol.codec import decoded, encode
+from portico.providers.task_tool_definitions import TASK_TOOL_NAMES
 
 SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
 REFRESH, STATUS = "refresh_tools", "gateway_status"
 NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
+RESERVED = (*NAMES, *TASK_TOOL_NAMES)
 
 OWN_QUERY = "portico/ownQuery"
 """A key in `_meta`: a command of Portico makes this call for its own use."""
@@ -52,6 +54,7 @@ def meta_tools(servers: str, tools: int, default_limit: int) -> dict[str, bytes]
                 "timeout_s": {"type": "number", "exclusiveMinimum": 0},
             },
             required=("name",),
+            execution={"taskSupport": "optional"},
         ),
         _tool(
             REFRESH,
@@ -93,6 +96,7 @@ def _tool(
     *,
     required: tuple[str, ...] = (),
     annotations: Mapping[str, Any] | None = None,
+    execution: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
@@ -100,6 +104,8 @@ def _tool(
     tool: dict[str, Any] = {"name": name, "description": description, "inputSchema": schema}
     if annotations:
         tool["annotations"] = annotations
+    if execution:
+        tool["execution"] = execution
     tool["_meta"] = _META
     return tool
 

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -12,30 +11,25 @@ from portico.catalog.catalog import Identity
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Clash, Merged
 from portico.chain.endpoint import ChainEndpoint
-from portico.chain.exact_params import exact_params
 from portico.chain.views import Views
 from portico.config.schema import Config
+from portico.gateway.endpoints import GatewayEndpoints
 from portico.gateway.exposure import Exposure
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import GATEWAY_CAPABILITY, Entry, Member
 from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member_of
-from portico.gateway.metatools import MetaTools
 from portico.gateway.middle_links import CompositionOrder
-from portico.gateway.qualified_links import QualifiedLinks
 from portico.gateway.router import CallRecorder, Router
-from portico.gateway.summary import ServerSummary, summarize
 from portico.gateway.tool_search import ToolSearch
-from portico.model.context import Context
-from portico.model.message import Request, Response
 from portico.model.offer import KINDS
-from portico.model.types import Answer, Change, Handler, Link, Provider, Report
+from portico.model.types import Change, Link, Report
 from portico.model.wording import did_you_mean
-from portico.observe.observing import observing
 from portico.state.background import Background
 from portico.state.memory import give_back_memory
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
+    from portico.gateway.gateway_tasks import GatewayTasks
     from portico.search.index import Hit
     from portico.search.searcher import Searcher
 
@@ -86,12 +80,13 @@ class Registry:
         links: Sequence[Link] = (),
         local: Mapping[str, LocalEntry] | None = None,
         rules: CompositionRules | None = None,
+        tasks: "GatewayTasks | None" = None,
     ) -> None:
         """`searcher` is called when first needed, None for a composition, which has no search;
         `expose` overrides the config; `report_failure`
         logs exceptions, `record_call` every call; `links` are before every endpoint; `local` are
         members in this process, beside the servers of the config; `rules` are those of a
-        composition, None for a gateway."""
+        composition, None for a gateway; without `tasks`, no call becomes a task."""
         self.config = config
         self._environment = environment
         self._tool_search = ToolSearch(searcher)
@@ -99,9 +94,7 @@ class Registry:
         self.started = time.time()
         self._version = version
         self._report = environment.report
-        self._record_call = record_call
-        self._links = links
-        self._local = local or {}
+        self.local = local or {}
         self._rules = rules
         self._warned: set[str] = set()
         self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
@@ -110,9 +103,8 @@ class Registry:
         self._expose = config.gateway.expose
         self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
         self.searches = self.resolves_to_search(expose)
-        self._endpoints: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
-        self._routers: dict[ChainEndpoint, Router] = {}
-        self._server_endpoints: dict[str, tuple[Member, ChainEndpoint]] = {}
+        self._tasks = tasks
+        self._endpoints = GatewayEndpoints(self, links, record_call, tasks)
         self._draining: set[Member] = set()
         """Members that were removed from the config and are not closed yet."""
         self._background = Background()
@@ -124,55 +116,11 @@ class Registry:
     def endpoint(self, group: str | None = None, searches: bool | None = None) -> ChainEndpoint:
         """Return the endpoint of all servers or of a group; KeyError if there is no such group.
         `searches` overrides the exposure."""
-        if group is not None and group not in self.config.groups:
-            raise KeyError(group)
-        key = (group or "", self.searches if searches is None else searches)
-        found = self._endpoints.get(key)
-        if found is None:
-            found = self._endpoints[key] = self._make_endpoint(group, key[1])
-        return found[1]
+        return self._endpoints.endpoint(group, searches)
 
     def server_endpoint(self, server: str) -> ChainEndpoint | None:
         """Return the endpoint of one server, under its own names; None if it is unknown."""
-        member = self.members.get(server)
-        if member is None:
-            self._server_endpoints.pop(server, None)
-            return None
-        known = self._server_endpoints.get(server)
-        if known is None or known[0] is not member:
-            provider = member.provider
-            observe = observing(partial(self._record_server_call, server))
-            made = ChainEndpoint(
-                provider,
-                [provider],
-                self._server_links(member),
-                self.report_failure,
-                observe,
-                warn=self._warn_once,
-            )
-            known = self._server_endpoints[server] = (member, made)
-        return known[1]
-
-    def _server_links(self, member: Member) -> list[Link]:
-        """Return the links before a server's own endpoint."""
-        own: list[Link] = [exact_params, *member.links]
-        if self._links:
-            limit, views = self.config.gateway.name_limit, self._views(self._links)
-            qualified = QualifiedLinks(member.name, self._links, lambda: self.merged, limit, views)
-            own.insert(1, qualified)
-        return [*own, self._with_downstream] if member.is_local else own
-
-    def _with_downstream(self, next: Handler) -> Handler:
-        """Let a member in this process call all tools, also at its own endpoint."""
-
-        def handle(request: Request, context: Context) -> Answer:
-            context.downstream = self.endpoint().handle
-            return next(request, context)
-
-        return handle
-
-    def _views(self, links: Sequence[Link]) -> Views:
-        return Views(links, self.report_failure, self._warn_once)
+        return self._endpoints.server_endpoint(server)
 
     @property
     def is_composition(self) -> bool:
@@ -181,69 +129,21 @@ class Registry:
 
     def check_links(self) -> None:
         """Raise NameClash if a link adds a name that a known catalog has already."""
-        if self._links or (self._rules is not None and self._rules.links):
+        if self._endpoints.links or (self._rules is not None and self._rules.links):
             self.endpoint().check_names()
 
     def relink(self, links: Sequence[Link]) -> None:
         """Replace the links before every endpoint. If a link raises, or adds a name that exists,
         the old ones stay."""
-        before = self._links
-        try:
-            self._relink(links)
-        except BaseException:
-            self._relink(before)
-            raise
-
-    def _relink(self, links: Sequence[Link]) -> None:
-        self._links = links
-        for _, endpoint in self._endpoints.values():
-            endpoint.relink(self._links_of(self._routers[endpoint]))
-        for member, endpoint in self._server_endpoints.values():
-            endpoint.relink(self._server_links(member))
+        self._endpoints.relink(links)
 
     def resolves_to_search(self, expose: str | None) -> bool:
         """True if this value of `expose` means search; None is the config's value."""
         expose = expose or self._expose
         return self._has_many if expose == "auto" else expose == "search"
 
-    def _make_endpoint(self, group: str | None, searches: bool) -> tuple[Exposure, ChainEndpoint]:
-        def servers() -> Sequence[str]:
-            there = self.config.groups.get(group or "")
-            return there.servers if there is not None else ()
-
-        exposure = Exposure(
-            self,
-            self._identity,
-            searches=searches,
-            summarize=self._summary,
-            servers=servers if group else None,
-        )
-        # A composition has only the names of its members.
-        metatools = MetaTools(self, exposure) if self._rules is None else None
-        router = Router(self, exposure, metatools, self._record_call)
-        observe = observing(router.record)
-        providers: list[Provider] = [router] if metatools is None else [router, metatools]
-        first = [] if metatools is None else [metatools.unwrapping]
-        router.order = self._order_of(router, exposure)
-        endpoint = ChainEndpoint(
-            exposure,
-            providers,
-            self._links_of(router),
-            self.report_failure,
-            observe,
-            first=first,
-            before=[router.with_plain_uris],
-            warn=self._warn_once,
-        )
-        router.serve_at(endpoint)
-        self._routers[endpoint] = router
-        return exposure, endpoint
-
-    def _links_of(self, router: Router) -> list[Link]:
-        """Return the links before an endpoint, and those between the members of a composition."""
-        return [*self._links, *([] if router.order is None else router.order.middle_links())]
-
-    def _identity(self) -> Identity:
+    def identity(self) -> Identity:
+        """Return the identity that clients see."""
         if self._rules is not None:
             return self._rules.identity()
         id = self._environment.gateway
@@ -252,22 +152,6 @@ class Registry:
             version=self._version,
             more={"title": "Portico"},
             experimental={GATEWAY_CAPABILITY: {"id": id}} if id else {},
-        )
-
-    def _record_server_call(
-        self,
-        server: str,
-        request: Request,
-        context: Context,
-        response: Response | None,
-        took_s: float,
-    ) -> None:
-        self._record_call(request, context, server, request.name or request.uri, response, took_s)
-
-    def _summary(self, merged: Merged, servers: Sequence[str]) -> str:
-        there = [self.members[name] for name in servers if name in self.members]
-        return summarize(
-            [ServerSummary(m.name, m.about, merged.namespaced_offers.get(m.name)) for m in there]
         )
 
     def _is_unknown(self) -> bool:
@@ -296,7 +180,7 @@ class Registry:
 
     def _entries(self, config: Config) -> dict[str, Entry]:
         enabled = {name: entry for name, entry in config.entries.items() if entry.enabled}
-        found: dict[str, Entry] = {**enabled, **self._local}
+        found: dict[str, Entry] = {**enabled, **self.local}
         order = () if self._rules is None else self._rules.order
         return {name: found[name] for name in order if name in found} | found
 
@@ -369,8 +253,7 @@ class Registry:
         if self.members.get(member.name) is not member:
             return  # it was removed from the config
         if change.uri:
-            for exposure, _ in self._endpoints.values():
-                exposure.publish_update(member.name, change)
+            self._endpoints.publish_update(member.name, change)
         else:
             member.problem = member.listing_problem()
             self._changed()
@@ -382,6 +265,8 @@ class Registry:
         if [*merged.namespaced_offers.values()] == [*before.values()]:
             return
         self.merged = merged
+        if self._tasks is not None:
+            self._tasks.look()
         if self._tool_search.is_needed:
             self._index()
         self._schedule_publish()
@@ -391,9 +276,10 @@ class Registry:
         """Report hidden characters and name clashes of servers, each once."""
         now = {words for name in self.members for words in self._warnings(name)}
         for words in sorted(now - self._warned):
-            self._warn_once(words)
+            self.warn_once(words)
 
-    def _warn_once(self, words: str) -> None:
+    def warn_once(self, words: str) -> None:
+        """Report something to the operator, each text once."""
         if words not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned.add(words)
             self._report(words)
@@ -420,8 +306,7 @@ class Registry:
 
     def _publish(self) -> None:
         self._publish_timer = None
-        for exposure, _ in self._endpoints.values():
-            exposure.publish_changes()
+        self._endpoints.publish_changes()
 
     async def recompose(
         self, local: Mapping[str, LocalEntry], links: Sequence[Link], rules: CompositionRules
@@ -434,21 +319,24 @@ class Registry:
             self.relink(links)
         except BaseException:
             self._use_rules(before)
-            self.relink(self._links)
+            self.relink(self._endpoints.links)
             raise
         await self.apply(self.config, local)
 
     def _use_rules(self, rules: CompositionRules | None) -> None:
         self._rules = rules
-        for exposure, endpoint in self._endpoints.values():
-            router = self._routers[endpoint]
-            router.order = self._order_of(router, exposure)
+        for exposure, router in self._endpoints.exposures():
+            router.order = self.order_of(router, exposure)
 
-    def _order_of(self, router: Router, exposure: Exposure) -> CompositionOrder | None:
+    def order_of(self, router: Router, exposure: Exposure) -> CompositionOrder | None:
+        """Return the order of a composition; None in a gateway."""
         if self._rules is None:
             return None
         names, links = self._rules.order or tuple(self.members), self._rules.links
         return CompositionOrder(names, links, lambda: exposure.whole, router.call, self._views)
+
+    def _views(self, links: Sequence[Link]) -> Views:
+        return Views(links, self.report_failure, self.warn_once)
 
     async def apply(self, config: Config, local: Mapping[str, LocalEntry] | None = None) -> None:
         """Apply a changed config, and changed members in this process.
@@ -457,7 +345,7 @@ class Registry:
         their running calls.
         """
         if local is not None:
-            self._local = local
+            self.local = local
         wanted = self._entries(config)
         before_it = self.config.gateway
         remade = (config.gateway.name_limit, config.gateway.max_tools) != (
@@ -478,6 +366,8 @@ class Registry:
             if name not in kept:
                 self._retire(member, self.members.get(name))
         self._changed()
+        if self._tasks is not None:
+            self._tasks.look()
         self._schedule_publish()  # pinned tools or groups may have changed
         await self.refresh([name for name in self.members if name not in kept])
 
@@ -593,11 +483,9 @@ class Registry:
 
     def _searched(self) -> Merged:
         """Return all offers, with the tools that links add at any endpoint."""
-        if not self._links:
+        if not self._endpoints.links:
             return self.merged
-        added: dict[str, bytes] = {}
-        for exposure, _ in self._endpoints.values():
-            added |= exposure.added_tools()
+        added = self._endpoints.added_tools()
         if self._searched_offers is None or self._searched_offers[:2] != (self.merged, added):
             whole = self.merged.adding_tools(added) if added else self.merged
             self._searched_offers = (self.merged, added, whole)

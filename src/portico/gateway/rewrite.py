@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from portico.catalog.merge import ItemRoute
 from portico.catalog.parameter_summary import parameters
 from portico.catalog.sanitize import sanitize_json
-from portico.gateway.metatool_definitions import EXECUTE, NAMES
+from portico.gateway.metatool_definitions import EXECUTE, NAMES, RESERVED
 from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
@@ -86,7 +86,6 @@ def _named(request: Request, name: str) -> tuple[Request, bytes]:
         found = _plain(request.params)
     except msgspec.DecodeError:  # it has other fields, or no arguments
         fields = exact(request.params)
-        fields.pop("task", None)
         inner.params = encode({**fields, "name": Raw(encode(name))})
         return inner, bytes(fields.get("arguments", b"{}"))
     arguments = bytes(found.arguments)
@@ -96,7 +95,7 @@ def _named(request: Request, name: str) -> tuple[Request, bytes]:
 
 
 def without_task_support(request: Request) -> Request:
-    """Return the request without the task capability: this endpoint has no task methods."""
+    """Return the request without the task capability: its server must not create a task."""
     declared = request.meta.client_capabilities
     if not declared:
         return request
@@ -177,11 +176,10 @@ def unwrap(request: Request) -> None:
     except msgspec.DecodeError:
         # Other fields of the call (answers of an earlier round) are kept.
         more = exact(request.params)
-        more.pop("task", None)
         wanted = _read(bytes(more.get("arguments", b"")))
     if not wanted.name:
         raise InvalidCall(f"execute_tool: `name` is missing; {_SHAPE}")
-    if wanted.name in NAMES:
+    if wanted.name in RESERVED:
         raise InvalidCall(f"{wanted.name} is a meta-tool; call it directly")
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:

@@ -87,7 +87,7 @@ class Router:
         if request.method == "tools/call":
             place = self._exposure.merged.tools.get(request.name)
             if place is None:
-                if self._metatools is not None and request.name in metatool_definitions.NAMES:
+                if self._metatools is not None and request.name in metatool_definitions.RESERVED:
                     return None
                 # A link may call a tool that its own view hides.
                 place = self._exposure.whole.tools.get(request.name)
@@ -168,7 +168,7 @@ class Router:
         context.target = (server, inner.name or inner.uri)
         context.headers = None  # they described the client's call
         declared = inner.meta.client_capabilities
-        if declared and (b"tasks" in declared or b"\\" in declared):
+        if declared and context.task_wish is None and (b"tasks" in declared or b"\\" in declared):
             inner = without_task_support(inner)
         request.params = inner.params  # large arguments are kept once
         if member.is_local:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from portico.model.content import ToolResult
 from portico.model.message import Meta, Request, Response
 from portico.model.session import LOG_LEVELS, Session
+from portico.model.tasking import CreatedTask, RunningTask, Tasking, TaskWish
 from portico.model.version import Version, version_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 LOCAL = "local"
 """The only principal until clients have identities."""
+ANYONE = "anyone"
+"""The principal of clients over HTTP without a token: they cannot list tasks."""
 
 
 class Ask(Struct, frozen=True):
@@ -118,6 +121,7 @@ class Context:
         "_made",
         "calls",
         "cancelled",
+        "created",
         "data",
         "deadline",
         "depth",
@@ -131,6 +135,8 @@ class Context:
         "session",
         "state",
         "target",
+        "task_wish",
+        "tasking",
         "version",
     )
 
@@ -163,6 +169,12 @@ class Context:
         member owns it, None if the call was not routed."""
         self.failure: Response | None = None
         """The original failure of the call, where the client gets a rewritten one."""
+        self.task_wish: TaskWish | None = None
+        """Set if a server may answer this call with a task of its own."""
+        self.created: CreatedTask | None = None
+        """The task of its own with which a server answered."""
+        self.tasking: Tasking | None = None
+        """Set if this call is a task, or can become one."""
         self.request: Request | None = None
         self.downstream: Handler | None = None
         """Answers the calls of `call_tool`; None if nothing is downstream of this server."""
@@ -190,6 +202,7 @@ class Context:
         bound.request = request
         bound.server_info = self.server_info
         bound.downstream, bound.depth = self.downstream, self.depth
+        bound.tasking = self.tasking
         bound.state = state
         bound._asker = asker
         return bound
@@ -223,6 +236,22 @@ class Context:
         return self._lifespan.value
 
     @property
+    def owner(self) -> str:
+        """The owner of the tasks that this request creates: the user, unless it has another
+        principal."""
+        return LOCAL if self.principal == ANYONE else self.principal
+
+    @property
+    def task(self) -> RunningTask | None:
+        """The task in which the handler runs; None in a plain call."""
+        return None if self.tasking is None else self.tasking.task
+
+    async def begin_task(self) -> RunningTask | None:
+        """Make a call of a tool with `task="manual"` a task from here on; None if its client cannot
+        have one. Questions before this go to the client in ordinary rounds."""
+        return None if self.tasking is None else await self.tasking.begin()
+
+    @property
     def client_capabilities(self) -> dict[str, Any]:
         """The capabilities that the client declared, in this request or in its handshake."""
         known = self.session.capabilities if self.session is not None else {}
@@ -237,7 +266,10 @@ class Context:
     async def progress(
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Report the progress of this call, if the client requested that."""
+        """Report the progress of this call, if the client requested that; in a task, always."""
+        if (task := self.task) is not None:
+            parts = [f"{progress:g}" if total is None else f"{progress:g}/{total:g}", message]
+            await task.message(": ".join(part for part in parts if part))
         token = self._meta.progress_token
         if not token or self.peer is None:
             return

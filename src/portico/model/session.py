@@ -20,6 +20,7 @@ class Session:
         "ask",
         "capabilities",
         "client_info",
+        "folder",
         "id",
         "log_level",
         "names_servers",
@@ -40,6 +41,8 @@ class Session:
         """None until the handshake."""
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] = {}
+        self.folder = ""
+        """The folder in which the client's window was started; empty if unknown."""
         self.log_level = ""
         """Empty until the client sets a level."""
         self.subscriptions: set[str] = set()

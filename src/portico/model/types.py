@@ -28,6 +28,18 @@ class Endpoint(Protocol):
         ...
 
 
+@runtime_checkable
+class LimitedEndpoint(Endpoint, Protocol):
+    """The endpoint of a client whose access is limited, and ends by itself."""
+
+    principal: str
+    """The principal of all its requests."""
+
+    def on_end(self, callback: Callable[[], object]) -> None:
+        """Call a function when the access ends, or now if it has ended."""
+        ...
+
+
 class Change:
     """A change of a list (`tools`, `resources`, `prompts`), or of the resource with a URI."""
 

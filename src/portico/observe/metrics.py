@@ -1,6 +1,7 @@
 """Counters of the calls through a gateway."""
 
 from bisect import bisect_left
+from collections import Counter
 
 from portico.observe.journal import CallNote
 from portico.observe.observing import CANCELLED, ERROR, OK, TOOL_ERROR
@@ -48,6 +49,12 @@ class Metrics:
         self.servers: dict[str, Histogram] = {}
         self.searches = Histogram(SEARCH_BUCKETS)
         self._known: dict[tuple[str, str], ToolSeries] = {}
+        self.tasks: Counter[tuple[str, str]] = Counter()
+        """By kind and state, the tasks that were created and finished."""
+
+    def record_task(self, kind: str, state: str) -> None:
+        """Count a task that was created or has finished."""
+        self.tasks[kind, state] += 1
 
     def record_call(self, call: CallNote) -> None:
         """Count a finished call; other than tools, by method: the number of URIs has no limit."""

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
+    from portico.observe.delegation_metrics import DelegationMetrics
     from portico.observe.metrics import Histogram, Metrics
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
@@ -25,9 +26,16 @@ STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "sto
 class GatewayCollector(Collector):
     """A snapshot of all counters and of the state of all servers."""
 
-    def __init__(self, metrics: "Metrics", status: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        metrics: "Metrics",
+        status: Mapping[str, Any],
+        delegations: "DelegationMetrics | None" = None,
+    ) -> None:
         gateway, servers = status["gateway"], status["servers"]
-        self._families = [*_calls(metrics), *_gateway(gateway), *_upstreams(servers)]
+        calls, tasks = _calls(metrics), _tasks(metrics, gateway)
+        agents = () if delegations is None else _agents(delegations)
+        self._families = [*calls, *tasks, *agents, *_gateway(gateway), *_upstreams(servers)]
 
     def collect(self) -> list[Metric]:
         """Return all families, in the order of the page."""
@@ -58,6 +66,40 @@ def _calls(metrics: "Metrics") -> Iterator[Metric]:
     yield CounterMetricFamily("portico_search", about, sum(searches.counts))
     about = "Duration of tool searches."
     yield HistogramMetricFamily("portico_search_seconds", about, _buckets(searches), searches.sum)
+
+
+def _tasks(metrics: "Metrics", gateway: Mapping[str, Any]) -> Iterator[Metric]:
+    about = "Tasks that were created, and that have finished, by state."
+    tasks = CounterMetricFamily("portico_tasks", about, labels=("kind", "state"))
+    for kind, count in metrics.tasks.items():
+        tasks.add_metric(kind, count)
+    yield tasks
+    about = "Tasks that are running."
+    yield GaugeMetricFamily("portico_tasks_running", about, gateway.get("tasks_running", 0))
+
+
+def _agents(delegations: "DelegationMetrics") -> Iterator[Metric]:
+    about = "Delegated tasks that have ended, by outcome."
+    tasks = CounterMetricFamily("portico_agent_tasks", about, labels=("agent", "outcome"))
+    for labels, count in delegations.tasks.items():
+        tasks.add_metric(labels, count)
+    about = "Permission requests of agents, by decision."
+    asked = CounterMetricFamily("portico_agent_permissions", about, labels=("agent", "decision"))
+    for labels, count in delegations.permissions.items():
+        asked.add_metric(labels, count)
+    about = "Tokens that agents reported."
+    tokens = CounterMetricFamily("portico_agent_tokens", about, labels=("agent",))
+    for agent, count in delegations.tokens.items():
+        tokens.add_metric((agent,), count)
+    about = "Cost that agents reported."
+    cost = CounterMetricFamily("portico_agent_cost", about, labels=("agent", "currency"))
+    for labels, amount in delegations.cost.items():
+        cost.add_metric(labels, amount)
+    about = "Duration of the stages of delegated tasks."
+    times = HistogramMetricFamily("portico_agent_seconds", about, labels=("agent", "stage"))
+    for labels, histogram in delegations.times.items():
+        times.add_metric(labels, _buckets(histogram), histogram.sum)
+    yield from (tasks, asked, tokens, cost, times)
 
 
 def _buckets(times: "Histogram") -> list[tuple[str, float]]:

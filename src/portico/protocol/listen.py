@@ -19,6 +19,7 @@ class _Filter(Struct):
     promptsListChanged: bool = False  # noqa: N815
     resourcesListChanged: bool = False  # noqa: N815
     resourceSubscriptions: list[str] = []  # noqa: N815
+    taskIds: list[str] = []  # noqa: N815  (of the extension for tasks)
 
 
 class _ListenParams(Struct):
@@ -31,10 +32,11 @@ class ListenFilter(Struct, frozen=True):
     id: bytes
     lists: frozenset[str]
     uris: frozenset[str] = frozenset()
+    tasks: tuple[str, ...] = ()
 
-    def only(self, uris: Sequence[str]) -> "ListenFilter":
-        """Return the filter with only these resources."""
-        return ListenFilter(self.id, self.lists, frozenset(uris))
+    def only(self, uris: Sequence[str], tasks: Sequence[str] = ()) -> "ListenFilter":
+        """Return the filter with only these resources and tasks."""
+        return ListenFilter(self.id, self.lists, frozenset(uris), tuple(tasks))
 
     def covers(self, change: Change) -> bool:
         """True if the listener subscribed to this change."""
@@ -46,7 +48,8 @@ def listen_filter(request: Request, kinds: frozenset[str]) -> ListenFilter:
     requested = request.decode_as(_ListenParams).notifications
     lists = {kind for kind in LIST_KINDS if getattr(requested, f"{kind}ListChanged")}
     uris = requested.resourceSubscriptions if "resources" in kinds else []
-    return ListenFilter(request.id, frozenset(lists & kinds), frozenset(uris))
+    tasks = tuple(dict.fromkeys(requested.taskIds))
+    return ListenFilter(request.id, frozenset(lists & kinds), frozenset(uris), tasks)
 
 
 def acknowledgement(filter: ListenFilter) -> bytes:
@@ -56,6 +59,8 @@ def acknowledgement(filter: ListenFilter) -> bytes:
     }
     if filter.uris:
         accepted["resourceSubscriptions"] = sorted(filter.uris)
+    if filter.tasks:
+        accepted["taskIds"] = list(filter.tasks)
     return _message(
         "notifications/subscriptions/acknowledged", {"notifications": accepted}, filter.id
     )
@@ -74,6 +79,19 @@ def change_message(change: Change, subscription: bytes = b"") -> bytes:
                 params["_meta"] = meta
         return _message("notifications/resources/updated", params, subscription)
     return _message(f"notifications/{change.kind}/list_changed", {}, subscription)
+
+
+def task_message(params: bytes, subscription: bytes) -> bytes:
+    """Encode the notification of a task's state, under the listener's own subscription."""
+    fields: dict[str, Any] = dict(members(params))
+    meta = members(fields.pop("_meta", b""))
+    return _message("notifications/tasks", {**fields, "_meta": meta}, subscription)
+
+
+def subscription_of(params: bytes) -> bytes:
+    """Return the raw id of the subscription that a notification belongs to; empty if none."""
+    meta = members(members(params).get("_meta", b""))
+    return bytes(meta.get(SUBSCRIPTION_KEY, b""))
 
 
 def subscription_end(subscription: bytes) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
+from portico.model.methods import LISTEN
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import members
 
@@ -21,6 +22,8 @@ _OVER = ("completed", "failed", "cancelled")
 TASK, TASKS = b'"task"', EXTENSION.encode()
 """A call with neither, in its params or in the client's capabilities, creates no task."""
 _FORBIDDEN = b'"forbidden"'
+RELATED = "io.modelcontextprotocol/related-task"
+"""In the `_meta` of legacy messages: the task that they belong to."""
 
 
 class _Named(Struct):
@@ -47,10 +50,35 @@ class Task(Struct, frozen=True):
     """How long the server keeps it; None if unknown."""
 
 
+class _Listed(Struct, frozen=True):
+    taskIds: list[str] = []  # noqa: N815
+
+
+class _Listen(Struct):
+    notifications: _Listed = _Listed()
+
+
+def pinned_task(method: str, params: bytes) -> str:
+    """Return the task whose process must get a request, or an empty string."""
+    if is_about_task(method):
+        return task_id(params)
+    if method != LISTEN:
+        return ""
+    listen = decoded(params, _Listen)
+    ids = [] if listen is None else listen.notifications.taskIds
+    return ids[0] if len(ids) == 1 else ""
+
+
 def task_id(params: bytes) -> str:
     """Return the task id of a request or notification, or an empty string."""
     named = decoded(params, _Named)
     return "" if named is None else named.taskId
+
+
+def related_task(params: bytes) -> str:
+    """Return the id of the task that a legacy question belongs to, or an empty string."""
+    meta = members(members(params).get("_meta", b""))
+    return task_id(bytes(meta.get(RELATED, b"")))
 
 
 def is_about_task(method: str) -> bool:
@@ -108,6 +136,13 @@ def without_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def with_tasks(capabilities: bytes) -> bytes:
+    """Return a client's capabilities, as JSON, with the extension for tasks."""
+    fields = members(capabilities)
+    extensions = members(fields.get("extensions", b""))
+    return encode({**fields, "extensions": {**extensions, EXTENSION: {}}})
+
+
 def without_tasks_raw(capabilities: bytes) -> bytes:
     """Do the same with raw JSON; return the same bytes if there were none."""
     if capabilities.find(b"tasks") < 0 and capabilities.find(b"\\") < 0:
@@ -118,6 +153,69 @@ def without_tasks_raw(capabilities: bytes) -> bytes:
         fields["extensions"] = dict(members(found["extensions"]))
     kept = without_tasks(fields)
     return capabilities if kept is fields else encode(kept)
+
+
+LEGACY_CAPABILITY: dict[str, Any] = {
+    "list": {},
+    "cancel": {},
+    "requests": {"tools": {"call": {}}},
+}
+"""The capability of a server of 2025-11-25 whose tools can run as tasks."""
+
+
+def legacy_capabilities(capabilities: bytes, *, has_tasks: bool) -> bytes:
+    """Return a modern server's capabilities for a legacy client; `has_tasks` of its version."""
+    kept = without_tasks_raw(capabilities)
+    if not has_tasks or EXTENSION not in members(members(capabilities).get("extensions", b"")):
+        return kept
+    return encode({**members(kept), "tasks": LEGACY_CAPABILITY})
+
+
+def without_task_list(handshake: bytes) -> bytes:
+    """Return the result of `initialize` for a client that cannot list tasks."""
+    fields = members(handshake)
+    capabilities = members(fields.get("capabilities", b""))
+    tasks = members(capabilities.get("tasks", b""))
+    if tasks.pop("list", None) is None:
+        return handshake
+    capabilities["tasks"] = Raw(encode(tasks))
+    return encode({**fields, "capabilities": capabilities})
+
+
+def modern_capabilities(capabilities: bytes) -> bytes:
+    """Return a legacy server's capabilities for a modern client."""
+    kept = without_tasks_raw(capabilities)
+    declared = decoded(capabilities, dict[str, Any])
+    return with_tasks(kept) if declared and creates_tasks(declared) else kept
+
+
+def creates_tasks(capabilities: Mapping[str, Any]) -> bool:
+    """True if a legacy server declares that calls of its tools can be tasks."""
+    found: Any = capabilities
+    for key in ("tasks", "requests", "tools", "call"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found is not None
+
+
+def supports_task(tool: bytes) -> bool:
+    """True if a legacy tool's definition allows tasks."""
+    return support_of(tool) in ("optional", "required")
+
+
+def support_of(tool: bytes) -> str:
+    """Return the task support that a legacy tool's definition declares."""
+    if tool.find(b'"taskSupport"') < 0:
+        return ""
+    execution = members(members(tool).get("execution", b""))
+    return decoded(bytes(execution.get("taskSupport", b'""')), str) or ""
+
+
+def with_task_support(tool: bytes) -> bytes:
+    """Return a modern server's tool as one that may run as a task."""
+    fields: dict[str, Any] = dict(members(tool))
+    execution = members(bytes(fields.get("execution", b"")))
+    fields["execution"] = {**execution, "taskSupport": "optional"}
+    return encode(fields)
 
 
 def without_task_support(tool: bytes) -> bytes:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from portico.model.context import Context
+from portico.model.tasking import RunningTask
 
 _CALLS = frozenset(
     {
         *(
             "ask",
+            "begin_task",
             "call_tool",
             "close_stream",
             "elicit",
@@ -45,6 +47,8 @@ class BlockingContext:
         value = getattr(self._context, name)
         if name == "call_tool":
             return self._blocking(value, cancellable=True)
+        if name == "task" and value is not None:
+            return _BlockingTask(value, self._blocking)
         return self._blocking(value) if name in _CALLS else value
 
     def _blocking(
@@ -62,6 +66,20 @@ class BlockingContext:
                 self._running.discard(future)
 
         return call if _is_running(self._loop) else wait
+
+
+class _BlockingTask:
+    """The task of a plain function; its methods wait too."""
+
+    def __init__(self, task: RunningTask, blocking: Callable[..., Callable[..., Any]]) -> None:
+        self._task = task
+        self.id = task.id
+        self.message = blocking(task.message)
+        self.supplied_result = blocking(task.supplied_result, cancellable=True)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._task.is_cancelled
 
 
 def cancel_running(context: BlockingContext) -> None:

@@ -107,11 +107,15 @@ class FunctionProvider:
                 },
                 completions=bool(self.completers),
                 subscriptions=True,
-                declared=self.capabilities,
+                declared=self.capabilities | self._task_capability(),
             )
             # With the number from the start: another thread may have changed something since.
             cached = self._offer = (number, offer)
         return cached[1]
+
+    def _task_capability(self) -> frozenset[str]:
+        has_tasks = any(tool.mode is not None for tool in self.tools.values())
+        return frozenset({"tasks"} if has_tasks else ())
 
     def watch(self, changed: Callable[[Change], None]) -> None:
         """Call a function on every change."""
@@ -303,14 +307,14 @@ class FunctionProvider:
     ) -> dict[str, Any]:
         """Run one round: to the end, or to the first question without an answer."""
         asker: ReplayAsker | DirectAsker
-        if request.version.modern:
+        if request.version.modern and context.task is None:
             bound, asker = self._rounds.begin(request, context)
         else:
             bound = context.bound(request, None, {})
             bound._asker = asker = DirectAsker(bound, request.version)
         bound._lifespan = self.lifespan
         try:
-            if context.deadline is None and self.call_timeout_s is None:
+            if context.deadline is None and (self.call_timeout_s is None or context.task):
                 return await run(bound)
             return await self._with_timeout(run(bound), context)
         except Suspended as suspended:

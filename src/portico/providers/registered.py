@@ -7,6 +7,7 @@ import msgspec
 from portico.definitions.schema import Schema
 from portico.definitions.templates import UriTemplate
 from portico.providers.invoke import Invocation
+from portico.providers.task_mode import TaskMode, defined_mode, task_support
 
 if TYPE_CHECKING:
     from portico.definitions.binding import Derived
@@ -25,9 +26,15 @@ class Registered:
 class Tool(Registered):
     """A tool, with its schemas compiled for calls."""
 
-    def __init__(self, definition: dict[str, Any], derived: "Derived | None" = None) -> None:
-        super().__init__(definition)
+    def __init__(
+        self,
+        definition: dict[str, Any],
+        derived: "Derived | None" = None,
+        mode: TaskMode | None = None,
+    ) -> None:
+        super().__init__(definition if mode is None else _with_support(definition, mode))
         self.wrapped = derived is not None and derived.wraps_result
+        self.mode = mode or defined_mode(definition)
         self.input = Schema(definition["inputSchema"], where=f"tool {self.name}: inputSchema")
         output = definition.get("outputSchema")
         self.output = (
@@ -61,3 +68,7 @@ class Prompt(Registered):
         super().__init__(definition)
         self.description: str | None = definition.get("description")
         self.arguments: list[dict[str, Any]] = definition.get("arguments") or []
+
+
+def _with_support(definition: dict[str, Any], mode: TaskMode) -> dict[str, Any]:
+    return {**definition, "execution": task_support(mode)}

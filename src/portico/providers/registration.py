@@ -12,6 +12,7 @@ from portico.providers.completions import Completer
 from portico.providers.functions import FunctionProvider
 from portico.providers.invoke import Invocation
 from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
+from portico.providers.task_mode import registered_mode
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -93,15 +94,18 @@ class Registration:
         """Register a function as a tool; its definition comes from its signature and docstring.
 
         Override parts with `name`, `title`, `description`, `annotations`, `icons`, `meta` and
-        `output_schema`.
+        `output_schema`. With `task=True` a client that supports tasks gets one for each call; with
+        `"required"` only such clients can call it; with `"manual"` a call becomes a task when the
+        function calls `context.begin_task()`.
         """
         if function is None:
             return lambda decorated: self.tool(decorated, **definition)
         _check_callable(function, "tool")
         from portico.definitions.derive import derive_tool
 
+        mode = registered_mode(definition.pop("task", None))
         derived = derive_tool(function, **definition)
-        tool = Tool(derived.definition, derived)
+        tool = Tool(derived.definition, derived, mode)
         tool.invoke = Invocation(function, derived.bind)
         self._add("tools", [tool])
         return function
@@ -175,10 +179,12 @@ class Registration:
 
     # Adding both at once, and removing; also while the server runs.
 
-    def add_tool(self, definition: Mapping[str, Any], target: Any) -> None:
-        """Define a tool together with its function."""
+    def add_tool(
+        self, definition: Mapping[str, Any], target: Any, *, task: bool | str | None = None
+    ) -> None:
+        """Define a tool together with its function; `task` is that of `tool`."""
         (loaded,) = load.load_tools([definition])
-        tool = Tool(loaded)
+        tool = Tool(loaded, mode=registered_mode(task))
         tool.invoke = Invocation(target)
         self._add("tools", [tool])
 

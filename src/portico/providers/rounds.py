@@ -22,7 +22,7 @@ from portico.model.errors import AskError, InvalidParams, MissingCapability, Reg
 from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.protocol.eras import declares
+from portico.protocol.eras import declares, needed_capability
 from portico.providers.handler_exceptions import leaves
 
 if TYPE_CHECKING:
@@ -143,7 +143,10 @@ class ReplayAsker(_BothEras):
     _given: dict[str, Any]
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
-        """Return all answers, or raise Suspended with the questions that have none."""
+        """Return all answers, or raise Suspended with the questions that have none. In a task the
+        handler runs once: there it waits for them."""
+        if self._context.task is not None:
+            return await DirectAsker(self._context, Version.V2026_07_28).ask(asks)
         missing: dict[str, Ask] = {}
         for key, ask in asks.items():
             if key in self.answers:
@@ -226,6 +229,24 @@ class Rounds:
         except SealBroken as broken:
             raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
         return given, kept
+
+
+class _Question(Struct):
+    method: str
+    params: dict[str, Any] = {}
+
+
+def check_answer(question: bytes, answer: bytes) -> None:
+    """Raise InvalidParams for an answer that does not match its question, both as JSON."""
+    asked = msgspec.json.decode(question, type=_Question)
+    if asked.method not in _SHAPES:
+        return
+    given = msgspec.json.decode(answer)
+    ask = Ask(asked.method, asked.params, *needed_capability(asked.method, asked.params))
+    if not _is_complete(ask, asked.method, given):
+        schema = Schema(asked.params["requestedSchema"])
+        why = schema.describe(schema.problems(given.get("content") or {}))
+        raise InvalidParams(f"the answer does not match the form: {why}")
 
 
 def _checked(ask: Ask, answer: Any) -> Any:

@@ -15,7 +15,8 @@ from threading import Lock, Thread
 from typing import Any, Protocol, TypeVar
 
 from portico.state import database_file
-from portico.state.database_file import DatabaseFormat, StoreError
+from portico.state.database_file import DatabaseFormat
+from portico.state.store_error import StoreError
 
 T = TypeVar("T")
 DatabaseJob = Callable[[sqlite3.Connection], T]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
-from portico.model.errors import PorticoError
 from portico.state import files
 from portico.state.checksummed import Damaged, Newer
+from portico.state.store_error import StoreError
 
 BUSY_S = 10.0
 _WAL_LIMIT = 16 << 20
@@ -21,10 +21,6 @@ _ADVICE = {
     sqlite3.SQLITE_CANTOPEN: "its files cannot be opened; make the folder writable",
     sqlite3.SQLITE_BUSY: f"another process has locked it for {BUSY_S:g} s; retry",
 }
-
-
-class StoreError(PorticoError):
-    """A database cannot be opened, read or written; the operation has changed nothing."""
 
 
 class DatabaseFormat(NamedTuple):

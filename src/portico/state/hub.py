@@ -1,6 +1,7 @@
 """Publishes changes to the sessions and listeners of this process."""
 
 import asyncio
+from collections.abc import Callable
 from weakref import WeakSet
 
 from portico.model.context import Context
@@ -55,8 +56,15 @@ class ChangeHub:
         else:
             loop.call_soon_threadsafe(self._deliver, change)
 
-    async def follow(self, wanted: ListenFilter, context: Context, first: bytes) -> None:
-        """Send `first` to a modern listener, then its changes, until it ends or we drain."""
+    async def follow(
+        self,
+        wanted: ListenFilter,
+        context: Context,
+        first: bytes,
+        sent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Send `first` to a modern listener and call `sent`, then send its changes, until it ends
+        or we drain."""
         peer = context.peer
         assert peer is not None
         self._loop = asyncio.get_running_loop()
@@ -66,6 +74,7 @@ class ChangeHub:
         closed.add_done_callback(lambda _: listener.woken.set())
         try:
             await peer.notify(first)
+            sent()
             while not closed.done():
                 await listener.woken.wait()
                 listener.woken.clear()

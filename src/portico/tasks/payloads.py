@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from portico.model.digest import blake2b
 from portico.state import files
-from portico.state.database_file import StoreError
+from portico.state.store_error import StoreError
 from portico.tasks.rows import Payload
 
 

@@ -5,13 +5,14 @@
     running         the worker has begun
     input_required  running, with questions that have no answer yet
     completed, failed, cancelled, interrupted
-                    finished: the record never changes again
+                    finished: the record never changes again, but for the end of a hold
 
 Only the holder of the lease moves a task from `starting` on, or recovery, once the lease has
 expired. A finished task is resumed by a new one that links to it.
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -37,6 +38,9 @@ class TaskState(StrEnum):
 
 
 QUEUED, STARTING, RUNNING, INPUT_REQUIRED, COMPLETED, FAILED, CANCELLED, INTERRUPTED = TaskState
+STORE_FILE = "tasks.db"
+ID_PREFIX = "ptk_"
+"""Every id begins with it, so that others need not be looked up."""
 FINISHED = frozenset({COMPLETED, FAILED, CANCELLED, INTERRUPTED})
 RESUMABLE = FINISHED - {COMPLETED}
 TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
@@ -46,6 +50,11 @@ TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
     INPUT_REQUIRED: frozenset({QUEUED, RUNNING}) | FINISHED,
     **dict.fromkeys(FINISHED, frozenset[TaskState]()),
 }
+
+
+def new_key() -> str:
+    """Return a new idempotency key."""
+    return os.urandom(16).hex()
 
 
 class TaskRefused(PorticoError):
@@ -131,11 +140,22 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     message: str = ""
     resumes: str = ""
     """The id of the task that this one resumes."""
+    follows: str = ""
+    """The id of the finished task whose work this one continues."""
+    note: str = ""
+    """Data with which its runner continues after a crash, such as the id of a session."""
     starts: int = 0
+    is_repeatable: bool = False
+    """True if another worker may take it over after it has begun."""
     is_cancel_requested: bool = False
     questions: tuple[TaskQuestion, ...] = ()
     """Those whose answers the worker has not taken yet."""
     usage: dict[str, float] = {}
+    is_error: bool = False
+    """True if it completed with the result of a tool that failed."""
+    is_held: bool = False
+    """True while the user has not collected more than its result, such as changed files: it does
+    not expire."""
     finished_at: float | None = None
     lease: Lease | None = None
 
@@ -150,8 +170,9 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
         return tuple(question for question in self.questions if question.answer is None)
 
     def expires_at(self, limits: TaskLimits) -> float:
-        """The wall-clock time from which it does not exist any more; never while unfinished."""
-        if self.finished_at is None:
+        """The wall-clock time from which it does not exist any more; never while unfinished or
+        held."""
+        if self.finished_at is None or self.is_held:
             return math.inf
         return max(self.created_at + self.ttl_s, self.finished_at + limits.grace_s)
 
@@ -166,7 +187,12 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
         return replace(self.moved(QUEUED, now), lease=None, questions=())
 
     def finished(
-        self, state: TaskState, now: float, message: str, usage: Mapping[str, float]
+        self,
+        state: TaskState,
+        now: float,
+        message: str,
+        usage: Mapping[str, float],
+        is_error: bool = False,
     ) -> "TaskRecord":
         """Return the task in its last state."""
         moved = self.moved(state, now)
@@ -174,16 +200,25 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
             moved,
             message=message,
             usage=dict(usage),
+            is_error=is_error,
             finished_at=moved.updated_at,
             lease=None,
             questions=(),
         )
 
-    def recovered(self, now: float, repeatable: bool, limits: TaskLimits) -> "TaskRecord":
-        """Return the task after the loss of its worker; `repeatable` if it may start again."""
+    def leased(self, owner: str, token: str, seconds: float, steady: float) -> "TaskRecord":
+        """Return the task with a new lease."""
+        return replace(
+            self,
+            lease=Lease(self.id, owner, token, seconds, steady + seconds),
+            starts=self.starts + 1,
+        )
+
+    def recovered(self, now: float, limits: TaskLimits) -> "TaskRecord":
+        """Return the task after the loss of its worker."""
         if self.is_cancel_requested:
             return self.finished(CANCELLED, now, "cancelled", self.usage)
-        if (self.state is STARTING or repeatable) and self.starts < limits.starts:
+        if (self.state is STARTING or self.is_repeatable) and self.starts < limits.starts:
             return self.queued(now)
         reason = "interrupted: the process that ran the task ended before the task did"
         return self.finished(INTERRUPTED, now, reason, self.usage)

@@ -1,12 +1,14 @@
 """Tasks as rows of a database: its format, and the queries."""
 
+import math
 import sqlite3
 from collections.abc import Iterable, Iterator
 
 from msgspec import json
 
 from portico.model.digest import blake2b
-from portico.state.database_file import DatabaseFormat, StoreError
+from portico.state.database_file import DatabaseFormat
+from portico.state.store_error import StoreError
 from portico.tasks.record import QUEUED, TaskEvent, TaskLimits, TaskRecord
 
 _DIGEST = 16
@@ -142,10 +144,12 @@ def leased(db: sqlite3.Connection) -> Iterator[TaskRecord]:
 
 
 def surplus(db: sqlite3.Connection, principal: str, kept: int) -> list[str]:
-    """The ids of a principal's finished tasks beyond the newest ones."""
+    """The ids of a principal's finished tasks beyond the newest ones, without those that are
+    held."""
     rows = db.execute(
-        "SELECT id FROM tasks WHERE principal = ? AND open = 0 ORDER BY seq DESC LIMIT -1 OFFSET ?",
-        (principal, kept),
+        "SELECT id FROM tasks WHERE principal = ? AND open = 0 AND expires_at < ? "
+        "ORDER BY seq DESC LIMIT -1 OFFSET ?",
+        (principal, math.inf, kept),
     )
     return [id for (id,) in rows]
 

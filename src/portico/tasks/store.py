@@ -21,11 +21,13 @@ from portico.tasks.payloads import PayloadFiles
 from portico.tasks.record import (
     CANCELLED,
     FINISHED,
+    ID_PREFIX,
     INPUT_REQUIRED,
     QUEUED,
     RESUMABLE,
     RUNNING,
     STARTING,
+    STORE_FILE,
     Clocks,
     Lease,
     TaskEvent,
@@ -34,6 +36,7 @@ from portico.tasks.record import (
     TaskRecord,
     TaskRefused,
     TaskState,
+    new_key,
 )
 from portico.tasks.task_watch import TaskWatch, TaskWatches
 
@@ -88,10 +91,18 @@ class TaskStore:
     # For clients
 
     async def submit(
-        self, principal: str, kind: str, input: bytes, ttl_s: float | None = None
+        self,
+        principal: str,
+        kind: str,
+        input: bytes,
+        ttl_s: float | None = None,
+        *,
+        is_repeatable: bool = False,
+        follows: str = "",
     ) -> TaskRecord:
         """Store a new task, and return it; raise TaskRefused or StoreError if it is not stored."""
-        return await self._add(self._new(principal, kind, ttl_s), input)
+        task = self._new(principal, kind, ttl_s)
+        return await self._add(replace(task, is_repeatable=is_repeatable, follows=follows), input)
 
     async def resume(self, principal: str, id: str) -> TaskRecord | None:
         """Store a task that does the work of an unsuccessful one; the second time, return it."""
@@ -102,8 +113,14 @@ class TaskStore:
         if task.state not in RESUMABLE:
             raise TaskRefused(f"the task is {task.state}: only an unsuccessful one can be resumed")
         # The same key lets a server recognise work that it did before the interruption.
-        fresh = self._new(principal, task.kind, task.ttl_s)
-        fresh = replace(fresh, resumes=task.id, idempotency_key=task.idempotency_key)
+        fresh = replace(
+            self._new(principal, task.kind, task.ttl_s),
+            resumes=task.id,
+            idempotency_key=task.idempotency_key,
+            is_repeatable=task.is_repeatable,
+            follows=task.follows,
+            note=task.note,
+        )
         return await self._add(fresh, input)
 
     async def get(self, principal: str, id: str) -> TaskRecord | None:
@@ -158,13 +175,14 @@ class TaskStore:
 
         return await self._change(lambda db: self._visible(db, principal, id), change)
 
-    async def cancel(self, principal: str, id: str) -> TaskRecord | None:
-        """Cancel a queued task, or request it of the worker; a finished task stays as it is."""
+    async def cancel(self, principal: str, id: str, *, at_once: bool = False) -> TaskRecord | None:
+        """Cancel a queued task, or request it of the worker; a finished task stays as it is.
+        `at_once` cancels a running one too: its worker loses its lease."""
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
-            if task.is_finished or task.is_cancel_requested:
+            if task.is_finished or (task.is_cancel_requested and not at_once):
                 return task
-            if task.state is QUEUED:
+            if task.state is QUEUED or at_once:
                 return task.finished(CANCELLED, now, "cancelled", task.usage)
             return replace(task, is_cancel_requested=True, updated_at=max(task.updated_at, now))
 
@@ -176,30 +194,70 @@ class TaskStore:
 
     # For workers
 
+    async def adopt(
+        self,
+        principal: str,
+        kind: str,
+        input: bytes,
+        owner: str,
+        lease_s: float = LEASE_S,
+        ttl_s: float | None = None,
+        *,
+        is_repeatable: bool = False,
+        key: str = "",
+    ) -> TaskRecord:
+        """Store work that a worker has begun already, leased to it; raises as `submit` does. `key`
+        is the idempotency key that the work has already used."""
+        new = replace(self._new(principal, kind, ttl_s), state=RUNNING, is_repeatable=is_repeatable)
+        if key:
+            new = replace(new, idempotency_key=key)
+        token = secrets.token_urlsafe(16)
+        return await self._add(new.leased(owner, token, lease_s, self._clocks.steady()), input)
+
+    async def leased_to(self, owner: str) -> list[TaskRecord]:
+        """Return the tasks that a worker has."""
+
+        def job(db: sqlite3.Connection) -> list[TaskRecord]:
+            return [t for t in rows.leased(db) if t.lease is not None and t.lease.owner == owner]
+
+        return await self._database.read(job) or []
+
+    async def in_progress(self) -> list[TaskRecord]:
+        """Return the tasks of all workers."""
+        return await self._database.read(lambda db: [*rows.leased(db)]) or []
+
+    async def has_queued(self, kinds: Collection[str]) -> bool:
+        """True if a task of these kinds waits for a worker."""
+        return await self._database.read(lambda db: rows.oldest_queued(db, kinds)) is not None
+
+    async def release(self, lease: Lease) -> TaskRecord | None:
+        """Queue a leased task again, for another worker."""
+        return await self._change(self._held(lease), lambda task, now: task.queued(now))
+
     async def claim(
         self, owner: str, kinds: Collection[str], lease_s: float = LEASE_S
     ) -> TaskRecord | None:
         """Lease the oldest queued task of these kinds to a worker; None if there is none."""
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
-            until = self._clocks.steady() + lease_s
-            lease = Lease(task.id, owner, secrets.token_urlsafe(16), lease_s, until)
-            return replace(task.moved(STARTING, now), lease=lease, starts=task.starts + 1)
+            token = secrets.token_urlsafe(16)
+            return task.moved(STARTING, now).leased(owner, token, lease_s, self._clocks.steady())
 
         oldest = await self._database.read(lambda db: rows.oldest_queued(db, kinds))
         if oldest is None:  # the usual answer takes no lock
             return None
         return await self._change(lambda db: rows.oldest_queued(db, kinds), change)
 
-    async def begin(self, lease: Lease) -> TaskRecord | None:
-        """Record that the work begins: from now on it is not repeated after a crash."""
+    async def begin(self, lease: Lease, event: str = "") -> TaskRecord | None:
+        """Record the beginning, and an event: from now on it is not repeated after a crash."""
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
             if task.state is not STARTING:  # only answers end `input_required`
                 raise TaskRefused(f"the task is {task.state}: it has begun already")
             return task.moved(RUNNING, now)
 
-        return await self._change(self._held(lease), change)
+        find = self._with_event(lease, event) if event else self._held(lease)
+        return await self._change(find, change)
 
     async def renew(self, lease: Lease) -> TaskRecord | None:
         """Extend a lease by its length; return the task, which may have a request to cancel."""
@@ -215,16 +273,40 @@ class TaskStore:
         """Set the status message, and append it to the events."""
         text = self._cut(text)
 
-        def find(db: sqlite3.Connection) -> TaskRecord | None:
-            task = self._held(lease)(db)
-            if task is not None:
-                rows.add_event(db, task.id, self._clocks.wall(), text, self._limits.events)
-            return task
-
         def change(task: TaskRecord, now: float) -> TaskRecord:
             return replace(task, message=text, updated_at=max(task.updated_at, now))
 
-        return await self._change(find, change)
+        return await self._change(self._with_event(lease, text), change)
+
+    async def add_event(self, lease: Lease, text: str) -> TaskRecord | None:
+        """Append an event, and leave the status message as it is."""
+        return await self._change(self._with_event(lease, text), lambda task, _: task)
+
+    async def annotate(self, lease: Lease, note: str) -> TaskRecord | None:
+        """Keep a note for the runner of a task that resumes this one."""
+        return await self._change(
+            self._held(lease), lambda task, _: replace(task, note=self._cut(note)), publish=False
+        )
+
+    async def hold(self, lease: Lease, *, is_held: bool = True) -> TaskRecord | None:
+        """Keep a task beyond its time until `let_go`, or end that."""
+        return await self._change(
+            self._held(lease), lambda task, _: replace(task, is_held=is_held), publish=False
+        )
+
+    async def withdraw(self, lease: Lease, keys: Collection[str]) -> TaskRecord | None:
+        """Remove questions that need no answer any more."""
+
+        def change(task: TaskRecord, now: float) -> TaskRecord:
+            left = tuple(one for one in task.questions if one.key not in keys)
+            if left == task.questions:
+                return task
+            kept = replace(task, questions=left, updated_at=max(task.updated_at, now))
+            if kept.pending or kept.state is not INPUT_REQUIRED:
+                return kept
+            return kept.moved(RUNNING, now)
+
+        return await self._change(self._held(lease), change)
 
     async def ask(self, lease: Lease, questions: Sequence[bytes]) -> TaskRecord | None:
         """Add questions, under new keys; the task waits for all of their answers."""
@@ -266,6 +348,8 @@ class TaskStore:
         result: bytes | None = None,
         message: str = "",
         usage: Mapping[str, float] | None = None,
+        *,
+        is_error: bool = False,
     ) -> TaskRecord | None:
         """Finish a task with its result, unless the lease was lost; it never changes again."""
         if state not in FINISHED:
@@ -280,9 +364,8 @@ class TaskStore:
                 return None, []
             if stored is not None:
                 rows.add_payload(db, task.id, "result", stored)
-            done = task.finished(
-                state, self._clocks.wall(), self._cut(message), usage or task.usage
-            )
+            now, words = self._clocks.wall(), self._cut(message)
+            done = task.finished(state, now, words, usage or task.usage, is_error)
             rows.save(db, done, self._limits)
             surplus = rows.surplus(db, task.principal, self._limits.kept)
             return done, rows.remove(db, surplus)
@@ -298,25 +381,26 @@ class TaskStore:
     # For the operator
 
     @_to_the_end
-    async def recover(self, repeatable: Collection[str] = ()) -> list[TaskRecord]:
+    async def recover(self, live: Collection[str] = ()) -> list[TaskRecord]:
         """Queue or interrupt the tasks whose leases have expired; return them.
 
-        Tasks of `repeatable` kinds start again wherever they were; others only if not begun.
+        Repeatable tasks start again wherever they were; others only if not begun. Leases with
+        the tokens `live` are those of a worker that could not renew them, and still runs.
         """
 
         def lost(db: sqlite3.Connection) -> list[TaskRecord]:
             now = self._clocks.steady()
+            leases = [(task, task.lease) for task in rows.leased(db)]
             return [
-                task for task in rows.leased(db) if not (task.lease and task.lease.is_valid(now))
+                task
+                for task, lease in leases
+                if lease is None or not (lease.is_valid(now) or lease.token in live)
             ]
 
         def job(db: sqlite3.Connection) -> list[TaskRecord]:
             now = self._clocks.wall()
             return [
-                rows.save(
-                    db, task.recovered(now, task.kind in repeatable, self._limits), self._limits
-                )
-                for task in lost(db)
+                rows.save(db, task.recovered(now, self._limits), self._limits) for task in lost(db)
             ]
 
         if not await self._database.read(lost):  # the usual case takes no lock
@@ -326,15 +410,29 @@ class TaskStore:
             self._watches.publish(task)
         return recovered
 
-    @_to_the_end
+    async def let_go(self, id: str) -> TaskRecord | None:
+        """End the hold of a task: its work was collected or discarded."""
+        return await self._change(
+            lambda db: rows.by_id(db, id),
+            lambda task, _: replace(task, is_held=False) if task.is_held else task,
+        )
+
     async def prune(self) -> int:
         """Remove the finished tasks that have expired, and stray files; return how many tasks."""
         now = self._clocks.wall()
         if self._has_jumped(now):
             return 0
+        return await self._remove_all(lambda db: rows.expired(db, now))
 
+    async def remove_finished(self, principal: str) -> int:
+        """Remove all finished tasks of a principal but those that are held, and stray files; return
+        how many tasks."""
+        return await self._remove_all(lambda db: rows.surplus(db, principal, 0))
+
+    @_to_the_end
+    async def _remove_all(self, find: Callable[[sqlite3.Connection], list[str]]) -> int:
         def job(db: sqlite3.Connection) -> tuple[int, list[str]]:
-            ids = rows.expired(db, now)
+            ids = find(db)
             return len(ids), rows.remove(db, ids)
 
         if not await self._database.read(lambda _: True):
@@ -353,10 +451,10 @@ class TaskStore:
     def _new(self, principal: str, kind: str, ttl_s: float | None) -> TaskRecord:
         now = self._clocks.wall()
         return TaskRecord(
-            id=secrets.token_urlsafe(24),
+            id=f"{ID_PREFIX}{secrets.token_urlsafe(24)}",
             principal=principal,
             kind=kind,
-            idempotency_key=secrets.token_urlsafe(16),
+            idempotency_key=new_key(),
             created_at=now,
             updated_at=now,
             ttl_s=_clamped(ttl_s, self._limits.max_ttl_s),
@@ -412,6 +510,20 @@ class TaskStore:
     def _visible(self, db: sqlite3.Connection, principal: str, id: str) -> TaskRecord | None:
         known = id if len(id) <= _MAX_ID and id.isascii() else ""
         return rows.visible(db, principal, known, self._clocks.wall())
+
+    def _with_event(
+        self, lease: Lease, text: str
+    ) -> Callable[[sqlite3.Connection], TaskRecord | None]:
+        """Find the leased task, and append an event to it."""
+        text = self._cut(text)
+
+        def find(db: sqlite3.Connection) -> TaskRecord | None:
+            task = self._held(lease)(db)
+            if task is not None:
+                rows.add_event(db, task.id, self._clocks.wall(), text, self._limits.events)
+            return task
+
+        return find
 
     @staticmethod
     def _held(lease: Lease) -> Callable[[sqlite3.Connection], TaskRecord | None]:
@@ -469,7 +581,7 @@ def tasks_in_folder(
     folder: str, limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = _DEFAULT_CLOCKS
 ) -> TaskStore:
     """Return the store in a folder, which other processes may use too."""
-    path = os.path.join(folder, "tasks.db")
+    path = os.path.join(folder, STORE_FILE)
     return TaskStore(FileDatabase(path, rows.FORMAT), f"{path}.files", limits, clocks)
 
 

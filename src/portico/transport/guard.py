@@ -69,6 +69,8 @@ class Guard:
             raise RegistrationError("token must be a single word, or None to require none")
         self._token = None if token is None else token.encode()
         self._token_place = token_place
+        self.other_tokens = b""
+        """The beginning of tokens that authorize no one here, even if none is required."""
         self._hosts = _normalize(hosts, "hosts", _normalize_host)
         self._origins = _normalize(origins, "origins", _normalize_origin)
         self._allowed: dict[int | None, tuple[frozenset[bytes], frozenset[bytes]]] = {}
@@ -94,9 +96,14 @@ class Guard:
     def is_authorized(self, head: Head) -> bool:
         """True if the head carries the token, or none is required."""
         if self._token is None:
-            return True
-        given = head.raw.get(b"authorization", b"")
-        return given[:7].lower() == b"bearer " and compare_digest(given[7:].strip(), self._token)
+            return not self.other_tokens or not self.other_token(head)
+        return compare_digest(_bearer(head), self._token)
+
+    def other_token(self, head: Head) -> str:
+        """Return the token of the head if it begins as other tokens do; else an empty string."""
+        given = _bearer(head)
+        others = self.other_tokens
+        return given.decode("latin-1") if others and given.startswith(others) else ""
 
     def challenge(self, scope: Scope, head: Head) -> Reply:
         """Return 401 and how to send the token: the same at every path, even an unknown one."""
@@ -186,6 +193,11 @@ class Guard:
         if len(self._allowed) < _MAX_PORTS:
             self._allowed[port] = allowed
         return allowed
+
+
+def _bearer(head: Head) -> bytes:
+    given = head.raw.get(b"authorization", b"")
+    return given[7:].strip() if given[:7].lower() == b"bearer " else b""
 
 
 def _is_on_this_machine(scope: Scope, raw: dict[bytes, bytes]) -> bool:

@@ -130,13 +130,26 @@ class HttpApp:
         route = self._open_routes.get(path)
         if route is None and not self._guard.is_authorized(head):
             # First of all: without the token, a client must not learn which paths exist.
-            await send_reply(send, self._guard.challenge(scope, head))
+            other = self._guard.other_token(head)
+            app = self.app_of(other, path) if other else None
+            if app is not None:
+                await app(scope, receive, send)
+            else:
+                await send_reply(send, self._guard.challenge(scope, head))
             return
         route = route or self._routes.get(path)
         if route is not None:
             await route(scope, head, receive, send)
         else:
             await send_reply(send, _NOT_FOUND)
+
+    def set_other_tokens(self, prefix: str) -> None:
+        """Leave tokens that begin with this to `app_of`, even if no token is required."""
+        self._guard.other_tokens = prefix.encode()
+
+    def app_of(self, token: str, path: str) -> "HttpApp | None":
+        """Return the app for the client with this token; None if there is none."""
+        return None
 
     def entry(self, scope: Scope) -> Entry | None:
         """Return what the headers of a POST decide, for a server that starts no task for it; None

@@ -62,12 +62,13 @@ def named_result(result: bytes, server: str) -> bytes:
     questions = members(fields.get("inputRequests", b""))
     if not questions:
         return result
-    named_ones = {key: _named_question(bytes(raw), server) for key, raw in questions.items()}
+    named_ones = {key: named_question(bytes(raw), server) for key, raw in questions.items()}
     fields["inputRequests"] = Raw(encode(named_ones))
     return encode(fields)
 
 
-def _named_question(raw: bytes, server: str) -> Members:
+def named_question(raw: bytes, server: str) -> Members:
+    """Return a question of a modern result with the server's name added."""
     question = members(raw)
     params = named(_text(question, "method"), members(question.get("params", b"")), server)
     return {**question, "params": Raw(encode(params))} if "params" in question else question

@@ -196,6 +196,8 @@ class Call:
         self.context = context
         self.missing: MissingCapability | None = None
         """The capability that the client failed to declare; it becomes the response."""
+        self.sent_id = b""
+        """The id of its last request to the upstream."""
         self.sending: Outbox | None = None
         """The outbox, once a message was put in it."""
 

@@ -235,6 +235,7 @@ class UpstreamConnection:
         self.starts += 1
         self._observer.starting()
         session = UpstreamSession(self.address.name, self.owner, self._watcher, self.policy.may_ask)
+        session.hides_tasks = self.policy.hides_tasks
         await self._handshake(session)
         self._session = session
         session.exchange.on_lost = lambda failure: self._lost(session, failure)

@@ -17,6 +17,8 @@ from portico.upstream.session import UpstreamSession, Watcher
 from portico.wires.wire import Address
 
 MODERN, LEGACY = "modern", "legacy"
+_TASKS_S = 30.0
+"""How often a connection that is kept for tasks is looked at; clients may query them again."""
 
 
 class ConnectionPool:
@@ -56,12 +58,15 @@ class ConnectionPool:
         self._free: list[UpstreamConnection] = []
         self._surplus: set[UpstreamConnection] = set()
         """Shared connections beyond the limit; each closes after its last call."""
+        self._with_tasks: set[UpstreamConnection] = set()
+        """Connections whose client has left, but not its tasks."""
         self._closing = Background()
         self._closed = False
 
     def __iter__(self) -> Iterator[UpstreamConnection]:
         shared = (*self._shared[MODERN], *self._shared[LEGACY])
-        return iter((*shared, *self._own.values(), *self._in_use, *self._free, *self._surplus))
+        own = (*self._own.values(), *self._in_use, *self._free, *self._with_tasks)
+        return iter((*shared, *own, *self._surplus))
 
     def view(self, caller: Caller, modern: bool) -> str:
         """Return the name of a client's view, by its era and capabilities."""
@@ -100,8 +105,11 @@ class ConnectionPool:
 
     def acquire(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """Return a connection for a call, which may be about a task; release it afterwards."""
+        holder = self._holding(task) if task else None
+        if holder is not None:
+            return holder
         if not self.is_own(caller, modern):
-            return self.shared(self.era(modern, caller), task)
+            return self.shared(self.era(modern, caller))
         view = self.view(caller, modern)
         if caller.session is not None:
             connection = self._own.get(caller.session)
@@ -125,9 +133,13 @@ class ConnectionPool:
         connection.begin()
         is_suitable = False
         try:
-            await connection.session()
+            session = await connection.session()
             # It may be of another era than expected, in which this client cannot share it.
-            is_suitable = connection.owner is not None or not self.is_own(caller, modern)
+            is_suitable = (
+                connection.owner is not None
+                or not self.is_own(caller, modern)
+                or (task != "" and task in session.tasks)
+            )
         finally:
             if not is_suitable:
                 connection.end(answered=connection.open_session is not None)
@@ -146,6 +158,14 @@ class ConnectionPool:
             connection if connection is not None and connection.open_session is not None else None
         )
 
+    def _holding(self, task: str) -> UpstreamConnection | None:
+        """Return the connection whose process has this task: no other one knows it."""
+        for connection in self:
+            session = connection.open_session
+            if session is not None and task in session.tasks:
+                return connection
+        return None
+
     def release(self, connection: UpstreamConnection) -> None:
         """Return a connection after a call."""
         if connection in self._surplus and not (
@@ -156,7 +176,9 @@ class ConnectionPool:
             return
         self._in_use.discard(connection)
         session = connection.open_session
-        if session is not None and session.has_client_roots:
+        if connection.has_tasks:
+            self._keep_for_tasks(connection)
+        elif session is not None and session.has_client_roots:
             # The process knows the client's roots: no other client may use it.
             self._drop(connection)
         elif session is None and not connection.is_opening:
@@ -165,12 +187,9 @@ class ConnectionPool:
             # Keep one that is still starting: the client may have timed out, and will retry.
             self._free.append(connection)
 
-    def shared(self, era: str, task: str = "") -> UpstreamConnection:
-        """Return the least busy shared connection; for a task, the one that has it."""
+    def shared(self, era: str) -> UpstreamConnection:
+        """Return the least busy shared connection."""
         connections = self._shared[era]
-        for connection in connections if task else ():
-            if connection.open_session is not None and task in connection.open_session.tasks:
-                return connection
         idle = next((connection for connection in connections if not connection.busy), None)
         if idle is not None:
             return idle
@@ -251,11 +270,14 @@ class ConnectionPool:
         return connection
 
     def _check_limit(self) -> None:
-        if len(self._own) + len(self._in_use) + len(self._free) < self._policy.max_children:
+        own = (self._own, self._in_use, self._free, self._with_tasks)
+        if sum(map(len, own)) < self._policy.max_children:
             return
         # Evict an idle connection: its client's next call opens another.
-        needless = (connection for connection in self._own.values() if connection.is_unused)
-        spare = next(iter(self._free), None) or next(needless, None)
+        done = (one for one in self._with_tasks if not (one.busy or one.has_tasks))
+        unused = (connection for connection in self._own.values() if connection.is_unused)
+        needless = (*done, *unused)
+        spare = next(iter((*self._free, *needless)), None)
         if spare is not None:
             self._drop(spare)
             return
@@ -263,10 +285,28 @@ class ConnectionPool:
         why = f"{name}: per-client process limit reached ({self._policy.max_children})"
         raise TargetError(why, kind="busy", server=name)
 
+    def _keep_for_tasks(self, connection: UpstreamConnection) -> None:
+        """Keep a connection until its tasks are over, though its client has left."""
+        self._with_tasks.add(connection)
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            if connection not in self._with_tasks or self._closed:
+                return
+            if connection.busy or connection.has_tasks:
+                loop.call_later(_TASKS_S, look)
+            else:
+                self._drop(connection)
+
+        loop.call_later(_TASKS_S, look)
+
     def _drop(self, connection: UpstreamConnection) -> None:
         if any(connection in connections for connections in self._shared.values()):
             return  # it is shared by now
         self._forget(connection)
+        if connection.has_tasks and not self._closed:
+            self._keep_for_tasks(connection)
+            return
         self._closing.start(connection.close())
 
     def _forget(self, connection: UpstreamConnection) -> None:
@@ -276,6 +316,7 @@ class ConnectionPool:
                 client_session.cancel_on_end(connection)
         self._in_use.discard(connection)
         self._surplus.discard(connection)
+        self._with_tasks.discard(connection)
         if connection in self._free:
             self._free.remove(connection)
         if connection in self._shared[LEGACY]:

@@ -8,7 +8,14 @@ from functools import partial
 import msgspec
 from msgspec import Raw
 
-from portico.model.errors import AskError, McpError, MissingCapability, TargetError
+from portico.model.errors import (
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    AskError,
+    McpError,
+    MissingCapability,
+    TargetError,
+)
 from portico.protocol.codec import encode
 from portico.protocol.eras import (
     URL_REQUIRED,
@@ -23,6 +30,7 @@ from portico.protocol.eras import (
     url_questions,
     with_code,
 )
+from portico.protocol.tasks import EXTENSION, task_of, with_tasks
 from portico.state.memory import LARGE
 from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller
@@ -44,11 +52,15 @@ def encode_when_sent(call: Call, params: Callable[[], bytes]) -> Data:
 async def run_rounds(session: UpstreamSession, call: Call, send: Send) -> bytes:
     """Run a legacy client's call at a modern upstream, sending it the questions in results."""
     sender = _sender(session, call.caller)
+    if call.context.task_wish is not None:
+        sender = msgspec.structs.replace(sender, capabilities=with_tasks(sender.capabilities))
     added: dict[str, Raw] = {}
     for _ in range(MAX_ROUNDS):
         id = session.exchange.next_id()
         params = partial(_round, call, added, sender, id)
         result = await send(id, encode_when_sent(call, params))
+        if call.context.task_wish is not None and task_of(call.request.method, b"", result):
+            return result  # not a result yet
         if not is_input_required(result):
             return legacy_result(result)
         added = await _ask_all(session, call, result)
@@ -128,6 +140,9 @@ def translate_error(call: Call, error: ServerError) -> bytes:
         questions = url_questions(error.raw)
         if questions:
             return encode({"resultType": "input_required", "inputRequests": questions})
+    if not modern and error.code == MISSING_CAPABILITY and EXTENSION.encode() in error.raw:
+        why = f"{call.request.name} runs only as a task; send `task` in params"
+        raise McpError(why, METHOD_NOT_FOUND)  # as a legacy server reports it (2025-11-25, tasks)
     code = error_code(call.request.method, error.code, modern)
     if code != error.code:
         error.raw, error.code = with_code(error.raw, code), code

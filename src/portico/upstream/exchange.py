@@ -22,19 +22,15 @@ from portico.protocol.codec import (
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.state.background import Background
 from portico.state.memory import LARGE
+from portico.upstream.dialect import MCP, Dialect
 from portico.upstream.pending_request import FOREVER, AwaitedRequest, PendingRequest, Progress
 from portico.upstream.rpc_error import error_in, error_of
 from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, to_bytes
 
-MAX_GARBAGE_LINES = 1000
-"""The consecutive lines that are not messages that an upstream may send."""
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
 """The bytes of such lines that an upstream may send at once, with or without messages between."""
 GARBAGE_BYTES_A_SECOND = 1024 * 1024
 """The bytes of such lines that are forgiven each second, so that stray lines never add up."""
-
-MAX_INCOMING = 1000
-"""The number of its own requests that an upstream may have open."""
 
 _FLUSH_S = 0.5
 _LINGER_S = 1.0
@@ -57,7 +53,12 @@ class Exchange:
     """The requests of both sides over one wire. A progress token is the id of its request."""
 
     def __init__(
-        self, wire: Wire, server: str, serve: Serve, on_notification: OnNotification
+        self,
+        wire: Wire,
+        server: str,
+        serve: Serve,
+        on_notification: OnNotification,
+        dialect: Dialect = MCP,
     ) -> None:
         self.wire = wire
         self.server = server
@@ -75,12 +76,17 @@ class Exchange:
         """Called when the wire is lost."""
         self.on_stream_closed: Callable[[bytes], None] | None = None
         """Called when an upstream closes the stream of a request and expects polling."""
+        self.on_late_progress: Callable[[bytes, bytes], None] | None = None
+        """Called with the token and params of progress on a request that was answered."""
         self._loop = asyncio.get_running_loop()
         # asyncio's own loops use this clock; reading it through them is slower.
         is_plain = type(self._loop).time is asyncio.BaseEventLoop.time
         self._now: Callable[[], float] = monotonic if is_plain else self._loop.time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER
+        self._dialect = dialect
+        self._progress_method = dialect.progress_method
+        self._cancel_method = dialect.cancel_method
         self._serve = serve
         self._on_notification = on_notification
         self._pending: dict[bytes, PendingRequest] = {}
@@ -242,9 +248,9 @@ class Exchange:
         if envelope.id:
             id = bytes(envelope.id)
             self._handle_request(id, envelope.method, bytes(envelope.params), about)
-        elif envelope.method == "notifications/progress":
+        elif envelope.method == self._progress_method:
             self._handle_progress(bytes(envelope.params))
-        elif envelope.method == "notifications/cancelled":
+        elif envelope.method == self._cancel_method:
             self._handle_cancelled(bytes(envelope.params))
         else:
             self._on_notification(envelope.method, bytes(envelope.params), about)
@@ -311,6 +317,8 @@ class Exchange:
             pending = self._pending.get(token)
             if pending is not None and not pending.is_done:
                 pending.on_progress(params, self._now())
+            elif pending is None and self.on_late_progress is not None:
+                self.on_late_progress(token, params)
         except msgspec.DecodeError:
             self.garbage += 1
 
@@ -326,7 +334,7 @@ class Exchange:
         if pending is not None:
             error = TargetError(f"{self.server} {why}", kind="garbage", server=self.server)
             self._settle(pending, error)
-        if self._garbage_lines > MAX_GARBAGE_LINES:
+        if self._garbage_lines > self._dialect.max_garbage_lines:
             self._disconnect(f"sent {self._garbage_lines} lines in a row that are not messages")
         elif self._garbage_bytes > MAX_GARBAGE_BYTES:
             self._disconnect(f"sent more than {MAX_GARBAGE_BYTES} bytes of invalid messages")
@@ -348,9 +356,9 @@ class Exchange:
         if self.modern or not is_id(id) or id in self._incoming:
             self.unmatched += 1  # a modern client never sends a response (2026-07-28, transports)
             return
-        if len(self._incoming) >= MAX_INCOMING:
+        if len(self._incoming) >= self._dialect.max_incoming:
             self.unmatched += 1
-            why = f"too many open questions (limit {MAX_INCOMING})"
+            why = f"too many open questions (limit {self._dialect.max_incoming})"
             self.wire.send_now(Outgoing(error_response(id, INTERNAL_ERROR, why).encode()))
             return
         task = self._background.start(self._answer(id, method, params, about))
@@ -376,15 +384,28 @@ class Exchange:
             response = Response(id=id, result=await self._serve(method, params, about))
         except McpError as error:
             response = mcp_error_response(id, error)
+        await self._respond(response)
+
+    async def _respond(self, response: Response) -> None:
         try:
             await self.wire.send(Outgoing(response.encode()))
         except TargetError:
             self.unmatched += 1  # the upstream no longer accepts the response
 
     def _handle_cancelled(self, params: bytes) -> None:
-        task = self._incoming.get(cancelled_id(params))
-        if task is not None:
-            task.cancel()
+        id = cancelled_id(params)
+        task = self._incoming.get(id)
+        if task is None or task.cancelling():
+            return
+        task.cancel()
+        code = self._dialect.cancelled_code
+        if code is not None:
+            self._background.start(self._answer_cancelled(id, code, task))
+
+    async def _answer_cancelled(self, id: bytes, code: int, task: "asyncio.Task[None]") -> None:
+        await asyncio.wait((task,))
+        if task.cancelled():  # it may have been answered just before
+            await self._respond(error_response(id, code, "the request was cancelled"))
 
     def _abandon(self, id: bytes, reason: str, cancellable: bool) -> None:
         """Cancel a request at the upstream."""
@@ -397,9 +418,11 @@ class Exchange:
             self.wire.abandon(id)
 
     async def _cancel(self, id: bytes, reason: str) -> None:
-        params = encode({"requestId": Raw(id), "reason": reason})
+        params: dict[str, object] = {"requestId": Raw(id)}
+        if self._dialect.has_cancel_reason:
+            params["reason"] = reason
         try:
-            await self.notify("notifications/cancelled", params)
+            await self.notify(self._cancel_method, encode(params))
         except TargetError:
             pass  # the wire is lost: there is nothing left to cancel
         finally:

@@ -24,6 +24,8 @@ class UpstreamPolicy(Struct, frozen=True):
     """True for a process that Portico runs: clients of both eras share it where they can."""
     may_ask: bool = True
     """False refuses the upstream's questions, and hides the clients' capabilities for them."""
+    hides_tasks: bool = False
+    """True if clients never see the upstream's own ids of tasks."""
     prefers_modern: bool = False
     """True uses the modern era with a process that supports it, whatever its first client."""
     backoff: BackoffLimits = BackoffLimits()

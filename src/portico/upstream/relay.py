@@ -13,6 +13,7 @@ from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, McpError, TargetError
 from portico.model.message import Request, Response
 from portico.model.methods import TABLE
+from portico.model.tasking import CreatedTask
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import (
     is_input_required,
@@ -25,8 +26,12 @@ from portico.protocol.tasks import (
     MIRRORED,
     TASK,
     TASKS,
+    Task,
+    creates_tasks,
     is_about_task,
     may_create,
+    pinned_task,
+    supports_task,
     task_id,
     task_of,
 )
@@ -240,7 +245,7 @@ class Relay:
 
     async def _try(self, call: Call, timeout: float) -> bytes:
         request = call.request
-        task = task_id(request.params) if is_about_task(request.method) else ""
+        task = pinned_task(request.method, request.params)
         connection = await self._pool.begin_call(call.caller, request.version.modern, task)
         answered = False
         try:
@@ -258,11 +263,11 @@ class Relay:
                     self._breaker.call_failed(error, failures)
                 raise
             answered = True
-            self._track_task(session, request, result)
+            self._track_task(session, call, result)
         except McpError as error:
             answered = True
-            if task and error.code == INVALID_PARAMS:
-                session.tasks.forget(task)
+            if task and isinstance(error, ServerError):
+                _note_error(session, request.method, task, error)
             raise
         else:
             return result
@@ -270,16 +275,24 @@ class Relay:
             connection.end(answered)
             self._pool.release(connection)
 
-    def _track_task(self, session: UpstreamSession, request: Request, result: bytes) -> None:
+    def _track_task(self, session: UpstreamSession, call: Call, result: bytes) -> None:
         """Track the state of tasks: while one is open, its upstream is not idle."""
+        request, context = call.request, call.context
         method, params = request.method, request.params
-        if session.modern != request.version.modern:
-            return  # tasks are not created across eras
-        if is_about_task(method) or may_create(params, request.meta.client_capabilities):
+        if is_about_task(method):
             task = task_of(method, params, result)
-            # A request may name any task; only those created here count.
-            if task is not None and (task.id in session.tasks or not is_about_task(method)):
-                session.tasks.note(task)
+            # A request may name any task; only those created here, or followed by us, count.
+            if task is not None and (task.id in session.tasks or request.is_derived):
+                # The state of a legacy task does not include its result.
+                is_fetched = session.modern or method != "tasks/get"
+                session.tasks.note(task, is_fetched=is_fetched)
+        elif context.task_wish or may_create(params, request.meta.client_capabilities):
+            task = task_of(method, params, result)
+            if task is not None:
+                session.tasks.note(task, is_fetched=False)
+                context.created = CreatedTask(task.id, session.modern, task.ttl_s)
+                if request.meta.progress_token:
+                    session.keep_progress(call)
 
     async def _run(self, session: UpstreamSession, call: Call, timeout: float) -> bytes:
         modern = call.request.version.modern
@@ -298,13 +311,26 @@ class Relay:
                     lambda id, params: self._send(session, call, id, params, timeout),
                 )
             id = session.exchange.next_id()
-            params = encode_when_sent(call, lambda: legacy_params(call.request.params, id))
+            params = encode_when_sent(call, lambda: self._legacy_params(session, call, id))
             result = await self._send(session, call, id, params, timeout)
+            if call.context.task_wish is not None and task_of(call.request.method, b"", result):
+                return result  # not a result yet
             return modern_result(call.request.method, result, encode(session.server.info))
         except ServerError as error:
             if session.modern == modern or not error.raw:
                 raise
             return translate_error(call, error)
+
+    def _legacy_params(self, session: UpstreamSession, call: Call, id: bytes) -> bytes:
+        """Return a modern client's params for a legacy server; a tool that can run as a task does,
+        if the client can follow it."""
+        params = legacy_params(call.request.params, id)
+        if call.context.task_wish is None or not creates_tasks(session.server.capabilities):
+            return params
+        tool = self._tool(call.request.name)
+        if tool is None or not supports_task(tool.raw):
+            return params
+        return encode({**members(params), "task": {}})
 
     async def _send(
         self, session: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
@@ -365,3 +391,11 @@ class Relay:
         if declared:
             params["arguments"] = request.decode().get("arguments")
         return request_headers(request.method, params, session.server.version, declared)
+
+
+def _note_error(session: UpstreamSession, method: str, task: str, error: ServerError) -> None:
+    """Record that the upstream answered a request about a task with an error."""
+    if method == "tasks/result" and task in session.tasks:
+        session.tasks.note(Task(task, is_over=True))  # the error is its outcome
+    elif method == "tasks/get" and error.code == INVALID_PARAMS:
+        session.tasks.forget(task)

@@ -21,14 +21,17 @@ from portico.model.errors import (
 )
 from portico.protocol.codec import encode
 from portico.protocol.eras import declares, is_level_enabled, members, needed_capability
-from portico.protocol.tasks import task_in
+from portico.protocol.listen import subscription_of
+from portico.protocol.tasks import RELATED, related_task, task_id, task_in
 from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
 from portico.upstream.handshake import ClientHello, HandshakeLimits, Introduction, open_exchange
-from portico.upstream.open_tasks import OpenTasks
+from portico.upstream.open_tasks import MAX_TASKS, OpenTasks
 from portico.wires.wire import NO_HEADERS, Address, Data
 
+_RELATED = RELATED.encode()
+_TASKS, _TASK_STATUS = "notifications/tasks", "notifications/tasks/status"
 _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 
 
@@ -65,6 +68,8 @@ class UpstreamSession:
         self.calls: dict[bytes, Call] = {}
         self.callers: WeakSet[Caller] = WeakSet()
         self.tasks = OpenTasks()
+        self.hides_tasks = False
+        """True if clients never see the upstream's own ids of tasks."""
         self.has_client_roots = False
         self.closing = False
         """True if Portico is closing it."""
@@ -76,6 +81,8 @@ class UpstreamSession:
         self.latest: Caller | None = None
         """The last client with a session that used it."""
         self._watcher = watcher
+        self._progress: dict[bytes, Call] = {}
+        """By token, the calls that created tasks, whose progress continues."""
 
     @cached_property
     def info(self) -> bytes:
@@ -95,6 +102,7 @@ class UpstreamSession:
         self.exchange, self.server = await open_exchange(address, hello)
         self.modern = self.server.version.modern
         self.exchange.on_stream_closed = self._on_stream_closed
+        self.exchange.on_late_progress = self._on_late_progress
 
     async def request(
         self,
@@ -115,6 +123,7 @@ class UpstreamSession:
         if call is None:
             return await exchange.request(id, method, params, timeout=timeout, headers=headers)
         token = call.request.meta.progress_token
+        call.sent_id = id
         self.calls[id] = call
         self.attach(call.caller)
         try:
@@ -136,14 +145,30 @@ class UpstreamSession:
             self.latest = caller
             self.callers.add(caller)
 
+    def keep_progress(self, call: Call) -> None:
+        """Pass on the progress of the task that a call created, for as long as it runs."""
+        self._progress[call.sent_id] = call
+        if len(self._progress) > MAX_TASKS:
+            del self._progress[next(iter(self._progress))]
+
     # Messages of the upstream.
+
+    def _on_late_progress(self, token: bytes, params: bytes) -> None:
+        call = self._progress.get(token)
+        created = None if call is None else call.context.created
+        if call is None or created is None:
+            return
+        if created.tell is not None:
+            created.tell(params)
+        elif not self.hides_tasks and not call.request.version.modern:
+            self._deliver(None, call.caller, _progress_message(call, params))
 
     async def _serve(self, method: str, params: bytes, about: bytes) -> bytes:
         if method == "ping":
             return b"{}"
         if not self.may_ask and needed_capability(method, {})[0]:
             raise McpError(refused_question(method, self.name), METHOD_NOT_FOUND)
-        call, caller = self._target(about)
+        call, caller = self._target(about, params)
         if caller is None:
             raise McpError(
                 f"{method[:80]} is refused: several clients share this server, and the "
@@ -193,8 +218,13 @@ class UpstreamSession:
         elif method != "notifications/subscriptions/acknowledged":
             task = task_in(method, params)
             if task is not None and task.id in self.tasks:
-                self.tasks.note(task)
-            self._forward(method, params, about)
+                self.tasks.note(task, is_fetched=False)
+            if method == _TASKS and not about:
+                about = subscription_of(params)
+            if method != _TASK_STATUS:
+                self._forward(method, params, about)
+            elif not self.hides_tasks:
+                self._forward_task(method, params, about)
 
     def _forward_log(self, method: str, params: bytes, about: bytes) -> None:
         call, caller = self._target(about)
@@ -213,6 +243,12 @@ class UpstreamSession:
         if is_level_enabled(level, threshold):
             self._deliver(call, caller, notification(method, params))
 
+    def _forward_task(self, method: str, params: bytes, about: bytes) -> None:
+        """Forward the state of a legacy task, to legacy clients only."""
+        call, caller = self._target(about)
+        if caller is not None and (call is None or not call.request.version.modern):
+            self._deliver(call, caller, notification(method, params))
+
     def _forward(self, method: str, params: bytes, about: bytes) -> None:
         call, caller = self._target(about)
         if caller is not None:
@@ -224,9 +260,11 @@ class UpstreamSession:
         elif caller.session is not None and caller.session.version is not None:
             caller.session.send(message)  # modern clients get only what they requested
 
-    def _target(self, about: bytes) -> tuple[Call | None, Caller | None]:
+    def _target(self, about: bytes, params: bytes = b"") -> tuple[Call | None, Caller | None]:
         """Return the only call and client that a message of the upstream can belong to."""
         call = self.calls.get(about)
+        if call is None and params.find(_RELATED) >= 0:
+            call = self._call_about(related_task(params))
         if call is not None:
             return call, call.caller
         if self.owner is not None:
@@ -244,6 +282,14 @@ class UpstreamSession:
             return latest, latest.caller
         return None, next(iter(self.callers)) if len(self.callers) == 1 else None
 
+    def _call_about(self, task: str) -> Call | None:
+        """Return the call that waits for the result of a task: its client gets its questions."""
+        for call in self.calls.values():
+            request = call.request
+            if request.method == "tasks/result" and task_id(request.params) == task:
+                return call
+        return None
+
 
 def notification(method: str, params: bytes) -> bytes:
     """Return a notification with these raw params."""
@@ -253,6 +299,10 @@ def notification(method: str, params: bytes) -> bytes:
 
 def _progress(call: Call, params: bytes) -> None:
     """Forward progress under the client's own token."""
+    call.outbox.send(_progress_message(call, params))
+
+
+def _progress_message(call: Call, params: bytes) -> bytes:
     fields = members(params)
     fields["progressToken"] = Raw(call.request.meta.progress_token)
-    call.outbox.send(notification("notifications/progress", encode(fields)))
+    return notification("notifications/progress", encode(fields))

@@ -205,7 +205,7 @@ class Upstream:
         self._watchers.append(changed)
 
     def _catalog_fetched(self, view: CatalogView) -> None:
-        if view.name in (MODERN, LEGACY):
+        if view.name in (MODERN, LEGACY) or self.offered() is None:
             self._notify_watchers(Change(""))
 
     def _notify_watchers(self, change: Change) -> None:

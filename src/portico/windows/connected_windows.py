@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from portico.model.errors import PorticoError
-from portico.model.types import Endpoint
+from portico.model.types import Endpoint, LimitedEndpoint
 from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
 
 ATTACH = "attach"
+FOLDER, TASK_TOKEN = "folder", "task_token"
+"""Preferences: the folder that a window was started in; the token of a task, for its agent."""
 LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
 MAX_WINDOWS = 256
 _LAST_S = 5.0
@@ -47,6 +49,8 @@ class ConnectedWindows:
         self._connected: set[_ConnectedWindow] = set()
         self._reports: deque[str] = deque(maxlen=_MAX_REPORTS)
         self._is_draining = False
+        self.is_shared = True
+        """False if only the agents of tasks may connect."""
         self._changed = asyncio.Event()
         self.start_refresh: Callable[[], None] = lambda: None
         """Refreshes the catalogs of all servers."""
@@ -99,6 +103,8 @@ class ConnectedWindows:
             await self._connected.pop().close()
 
     def _attach(self, request: ControlRequest) -> tuple[dict[str, Any], Any]:
+        if not self.is_shared and TASK_TOKEN not in preferences_of(request):
+            raise PorticoError("this gateway serves its own client only")
         if len(self._connected) >= MAX_WINDOWS:
             raise PorticoError(f"client limit reached ({MAX_WINDOWS})")
         # A request without an account comes from a command, which accepts the owner's.
@@ -161,11 +167,19 @@ class _ConnectedWindow:
 
     def serve(self, find_endpoint: FindEndpoint) -> None:
         """Start serving; until then, its requests wait in the socket."""
-        endpoint, _ = find_endpoint(preferences_of(self._request))
+        preferences = preferences_of(self._request)
+        try:
+            endpoint, _ = find_endpoint(preferences)
+        except PorticoError:  # its access ended just now
+            self._abandon()
+            return
         self._writer = PipeWriter(self._fd)
         max_line = self._windows.max_line
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
         server.requests_ended, server.windows = self._requests_ended, self._windows
+        server.session.folder = folder_in(preferences)
+        if isinstance(endpoint, LimitedEndpoint):
+            endpoint.on_end(self._disconnected.set)
         if generation := _generation(self._request):
             server.calls.question_prefix = f"portico.{generation}"
         self._reader = PipeReader(self._fd, server.received, self._disconnected.set)
@@ -210,11 +224,15 @@ class _ConnectedWindow:
     async def close(self) -> None:
         """Disconnect."""
         if self._task is None:
-            os.close(self._fd)
-            self._windows.remove(self)
+            self._abandon()
             return
         self._disconnected.set()
         await asyncio.wait((self._task,))
+
+    def _abandon(self) -> None:
+        """Close the connection of a window that is not served."""
+        os.close(self._fd)
+        self._windows.remove(self)
 
     async def _run(self) -> None:
         """Serve until `#last`, then drain; or until the window disconnects, then cancel."""
@@ -251,6 +269,12 @@ def preferences_of(request: ControlRequest) -> Preferences:
     """Return the preferences in a request to attach."""
     preferences = request.get("wants")
     return preferences if isinstance(preferences, dict) else {}
+
+
+def folder_in(preferences: Preferences) -> str:
+    """Return the absolute folder in the preferences; empty if there is none."""
+    folder = preferences.get(FOLDER)
+    return folder if isinstance(folder, str) and os.path.isabs(folder) else ""
 
 
 def _generation(request: ControlRequest) -> int:

@@ -9,9 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from portico.windows.connected_windows import ATTACH, Preferences
-from portico.windows.control_sockets import connect
+from portico.windows.control_sockets import connect, socket_names
 
 _MAX_ANSWER = 64 * 1024
+_ATTACH_S = 5.0
+_JOIN_S = 5.0
+_PAUSE_S = 0.01
 
 
 class Attached(Struct, frozen=True):
@@ -59,6 +62,21 @@ async def attach(
         sock.close()
         raise
     return await negotiate(sock, version, within_s, {"do": ATTACH, **more})
+
+
+async def attach_when_free(
+    folder: str, name: str, version: str, **more: Any
+) -> Attached | Incompatible | None:
+    """Attach, retrying while the owner is busy; return None if it has ended."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _JOIN_S
+    while True:
+        found = await attach(folder, name, version, _ATTACH_S, **more)
+        if found is not None or name not in socket_names(folder):
+            return found
+        if loop.time() > deadline:
+            return Incompatible(f"no response within {_JOIN_S:g} s")
+        await asyncio.sleep(_PAUSE_S)  # its backlog is full
 
 
 async def negotiate(

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -55,6 +55,28 @@ class OwnedGateway(Protocol):
 
     def start_refresh(self) -> None:
         """Refresh the catalogs of all servers, in the background."""
+        ...
+
+
+@runtime_checkable
+class Reachable(Protocol):
+    """A gateway that clients of its own reach over the control socket."""
+
+    control_socket: str
+    """The path of the socket; empty if there is none."""
+
+
+@runtime_checkable
+class HasWork(Protocol):
+    """A gateway whose work may outlive its windows."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True while work runs or waits."""
+        ...
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no work runs or waits."""
         ...
 
 
@@ -129,9 +151,10 @@ async def run_gateway(
         assert callable(read_status)
         return {**await read_status(request), "windows": len(windows)}
 
-    commands: dict[str, Command] = (
-        {} if lock is None else {ATTACH: windows.attach_command, STOP: end}
-    )
+    commands: dict[str, Command] = {ATTACH: windows.attach_command}
+    if lock is not None:
+        commands[STOP] = end
+    windows.is_shared = lock is not None
     control = Control(shared.folder, commands)
 
     async def drain() -> None:
@@ -145,8 +168,10 @@ async def run_gateway(
         await control.close()
 
     try:
-        await _listen(shared, control, lock)
+        is_reachable = await _listen(shared, control, lock)
         async with shared.own() as gateway:
+            if is_reachable:
+                _set_socket(gateway, os.path.join(shared.folder, control.name))
             commands.update(gateway.commands)
             if STATUS in gateway.commands:
                 commands[STATUS] = status
@@ -169,17 +194,25 @@ async def run_gateway(
 
 async def _listen(
     shared: SharedGateway[OwnedGateway], control: Control, lock: OwnerLock | None
-) -> None:
-    """Open the control socket and, if we hold the lock, announce it to windows."""
+) -> bool:
+    """Open the control socket and, if we hold the lock, announce it to windows; return False if
+    that fails."""
     try:
         await control.open()
         if lock is not None:
             lock.announce(control.name)
+        return True
     except OSError as error:
         why = error.strerror or error
         shared.report(f"other windows and commands cannot reach this gateway: {why}")
         if lock is not None:
             lock.release()
+        return False
+
+
+def _set_socket(gateway: OwnedGateway, path: str) -> None:
+    if isinstance(gateway, Reachable):
+        gateway.control_socket = path
 
 
 def no_windows(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
@@ -270,12 +303,21 @@ async def _serve_windows(
     windows = no_windows(shared)
     windows.add(os.dup(first.fileno()), request)
     try:
-        async with run_gateway(shared, lock, stop, windows):
+        async with run_gateway(shared, lock, stop, windows) as gateway:
             first.close()
-            await first_of(stop.wait(), windows.wait_until_empty(LINGER_S))
+            await first_of(stop.wait(), _wait_until_unused(gateway, windows))
     except PorticoError as error:
         with contextlib.suppress(OSError):
             first.send(encode({"ok": False, "error": str(error)}) + b"\n")
+
+
+async def _wait_until_unused(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
+    """Wait until no window is connected and no task is running: a task outlives its window."""
+    while True:
+        await windows.wait_until_empty(LINGER_S)
+        if not isinstance(gateway, HasWork) or not gateway.is_busy:
+            return
+        await gateway.wait_until_idle()
 
 
 def _detach(log: str, keep: set[int]) -> None:

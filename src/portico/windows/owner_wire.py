@@ -10,13 +10,8 @@ from msgspec import Struct
 from portico.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import LAST, LEAVE
-from portico.windows.control import socket_names
-from portico.windows.joining import Attached, Incompatible, attach
+from portico.windows.joining import Attached, attach_when_free
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
-
-_ATTACH_S = 5.0
-_JOIN_S = 5.0
-_PAUSE_S = 0.01
 
 
 class OwnerAddress(Struct, frozen=True):
@@ -54,7 +49,8 @@ class OwnerWire(Wire):
     async def open(self, receiver: Receiver) -> None:
         """Attach to the owner."""
         self._receiver = receiver
-        found = await _attach(self._owner)
+        owner = self._owner
+        found = await attach_when_free(owner.folder, owner.socket, owner.version)
         if not isinstance(found, Attached):
             why = "has just ended" if found is None else f"refused the connection: {found.why}"
             raise self._failed(why, "start").error()
@@ -111,16 +107,3 @@ class OwnerWire(Wire):
     def _failed(self, why: str, kind: str) -> Failure:
         self._failure = Failure(server=self._owner.name, why=why, kind=kind)
         return self._failure
-
-
-async def _attach(owner: OwnerAddress) -> Attached | Incompatible | None:
-    """Attach, retrying while the owner is busy; return None if it has ended."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _JOIN_S
-    while True:
-        found = await attach(owner.folder, owner.socket, owner.version, _ATTACH_S)
-        if found is not None or owner.socket not in socket_names(owner.folder):
-            return found
-        if loop.time() > deadline:
-            return Incompatible(f"no response within {_JOIN_S:g} s")
-        await asyncio.sleep(_PAUSE_S)  # its backlog is full

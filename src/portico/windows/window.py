@@ -17,7 +17,7 @@ from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio, take_stdout
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
-from portico.windows.connected_windows import Preferences
+from portico.windows.connected_windows import Preferences, folder_in
 from portico.windows.joining import Attached, Incompatible, attach, negotiate
 from portico.windows.owner import (
     SILENCE_S,
@@ -89,7 +89,12 @@ async def _serve_in_process(
     ) as gateway:
         endpoint, _ = gateway.client_endpoint(shared.preferences)
         return await serve_stdio(
-            endpoint, out=out, max_line=shared.max_line, drain_s=shared.drain_s, stop=stop
+            endpoint,
+            out=out,
+            max_line=shared.max_line,
+            drain_s=shared.drain_s,
+            stop=stop,
+            folder=folder_in(shared.preferences),
         )
 
 
@@ -135,7 +140,8 @@ class _Window:
                     "starting separate servers for this client"
                 )
             found = await self._connect_in_process()
-        self._preferences = found.preferences
+        # Preferences that an owner does not resolve stay, such as the window's folder.
+        self._preferences = {**self._shared.preferences, **found.preferences}
         return found
 
     async def serve(self, bridge: Bridge, attached: Attached) -> None:

@@ -113,7 +113,7 @@ class ChildWire(Wire):
         try:
             process = await ChildProcess.start(command.argv, variables, command.cwd)
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-            raise self._fail(_start_problem(command, error), "start").error() from None
+            raise self._fail(start_problem(command, error), "start").error() from None
         self.process = process
         self.stdin = ChildInput(process.stdin, HIGH_WATER)
         listener = command.overheard
@@ -207,7 +207,7 @@ class ChildWire(Wire):
                 for event in (process.exited, out.ended, err.ended):
                     await event.wait()
         process.signal(signal.SIGKILL)
-        self._report_lost(*_exit_reason(process.returncode, out.ended.is_set()))
+        self._report_lost(*exit_reason(process.returncode, out.ended.is_set()))
         if await process.find_descendants():
             process.signal(signal.SIGKILL)
 
@@ -232,7 +232,8 @@ class ChildWire(Wire):
         return self._failure
 
 
-def _start_problem(command: Command, error: OSError | ValueError) -> str:
+def start_problem(command: Command, error: OSError | ValueError) -> str:
+    """Return why a command cannot be started, and what to do about it."""
     if command.cwd is not None and not os.path.isdir(command.cwd):
         return f"cannot start: there is no folder {command.cwd}"
     return f"cannot start: {_start_error(command, error)}"
@@ -266,7 +267,8 @@ def _hint(command: Command) -> str:
     return "; check the path" if "/" in program else "; check its name and your PATH"
 
 
-def _exit_reason(code: int | None, output_closed: bool) -> tuple[str, str]:
+def exit_reason(code: int | None, output_closed: bool) -> tuple[str, str]:
+    """Return how a child ended, in words and as the kind of a failure."""
     if code is None:
         return "closed its output" if output_closed else "closed its input", "closed"
     how = f"exited with code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"

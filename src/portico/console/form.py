@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from portico.cli.render import Screen, Ticker, first_line
+from portico.console.render import Screen, Ticker, first_line
 from portico.model.wording import counted
 from portico.upstream.client_answers import ClientAnswers
 
@@ -16,8 +16,30 @@ _DECLINED: dict[str, Any] = {"action": "decline"}
 _CANCELLED: dict[str, Any] = {"action": "cancel"}
 
 
-class _InputClosed(Exception):
+class InputClosed(Exception):
     """The user closed standard input (Ctrl-D)."""
+
+
+def can_ask(screen: Screen) -> bool:
+    """True if there is a terminal to ask at, and to answer from."""
+    return sys.stdin.isatty() and screen.is_terminal
+
+
+async def read_line(screen: Screen, prompt: str) -> str:
+    """Read one line without blocking the event loop: Ctrl-C still works. Raises InputClosed."""
+    screen.stream.write(prompt)
+    screen.stream.flush()
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    line = sys.stdin.readline()
+    if not line:
+        raise InputClosed
+    return line.rstrip("\n")
 
 
 class Form:
@@ -40,14 +62,14 @@ class Form:
         message = params.get("message")
         text = message if isinstance(message, str) else "(no message)"
         self._screen.print(f"{self._server} requests input: {text}", "bold")
-        if not (sys.stdin.isatty() and self._screen.is_terminal):
+        if not can_ask(self._screen):
             self._screen.print("declined: there is no terminal to answer from", "dim")
             return _DECLINED
         try:
             if params.get("mode") == "url":
                 return await self._visit(str(params.get("url")))
             return await self._fill_in(params.get("requestedSchema"))
-        except _InputClosed:
+        except InputClosed:
             self._screen.print("")
             return _CANCELLED
 
@@ -55,7 +77,9 @@ class Form:
         # Shown in full, with its host; never opened for the user (safe URL handling).
         self._screen.print(f"  URL:  {url}")
         self._screen.print(f"  host: {_host(url) or 'none'}", "bold")
-        reply = await self._read("Will you open this URL in a browser yourself? [y/N] ")
+        reply = await read_line(
+            self._screen, "Will you open this URL in a browser yourself? [y/N] "
+        )
         return {"action": "accept"} if reply[:1].lower() == "y" else _DECLINED
 
     async def _fill_in(self, schema: Any) -> dict[str, Any]:
@@ -72,7 +96,7 @@ class Form:
                     content[name] = value
             if content:
                 self._screen.data(content)
-            reply = await self._read("Send this? [y]es, [e]dit, [n]o: ")
+            reply = await read_line(self._screen, "Send this? [y]es, [e]dit, [n]o: ")
             if reply[:1].lower() == "y":
                 return {"action": "accept", "content": content}
             if reply[:1].lower() == "n":
@@ -85,7 +109,7 @@ class Form:
         for number, (_, label) in enumerate(choices, 1):
             self._screen.print(f"    {number}. {label}")
         while True:
-            text = (await self._read("  > ")).strip()
+            text = (await read_line(self._screen, "  > ")).strip()
             if not text and "default" in field:
                 return field["default"]
             if not text and not required:
@@ -94,22 +118,6 @@ class Form:
                 return _convert(text, field, choices)
             except ValueError as problem:
                 self._screen.print(f"  {problem}", "red")
-
-    async def _read(self, prompt: str) -> str:
-        """Read one line without blocking the event loop, so that Ctrl-C still works."""
-        self._screen.stream.write(prompt)
-        self._screen.stream.flush()
-        loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_reader(sys.stdin.fileno(), ready.set)
-        try:
-            await ready.wait()
-        finally:
-            loop.remove_reader(sys.stdin.fileno())
-        line = sys.stdin.readline()
-        if not line:
-            raise _InputClosed
-        return line.rstrip("\n")
 
 
 def _host(url: str) -> str | None:

@@ -50,15 +50,17 @@ class RunningPortico(Struct):
         gateway = self.status.get("gateway")
         if not isinstance(gateway, dict):
             return ", ".join([f"wrap: {process}" if "server" in self.status else process, *url])
-        from portico.cli.status import duration
+        from portico.console.tables import duration
         from portico.model.wording import counted
 
+        tasks = gateway.get("tasks_running")
         parts = [
             f"serve: {process}",
             str(self.status.get("config")),
             *url,
             counted(gateway.get("tools"), "tool"),
             *([counted(self.status["windows"], "window")] if self.status.get("windows") else []),
+            *([f"{counted(tasks, 'task')} running"] if tasks else []),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all tools'}",
             f"up {duration(gateway.get('uptime_s'))}",
         ]
@@ -77,6 +79,10 @@ class RunningPortico(Struct):
         return (self.is_running, self.status.get("pid"), self.error, self.rejected, kept)
 
 
+_OF_PROCESS = ("ok", "pid", "coroutines", "url")
+"""Keys of a status that are not about its server."""
+
+
 def running_statuses() -> list[tuple[str, dict[str, Any]]]:
     """Each running Portico's socket and status, which always has `ok` and `pid`."""
     folder = control_folder()
@@ -90,7 +96,7 @@ def running_statuses() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def list_porticos(given: str | None) -> tuple[list[RunningPortico], str]:
+def list_porticos(given: str | None, version: str) -> tuple[list[RunningPortico], str]:
     """The running Porticos, or those of the given config; the config's gateway is added if it is
     not running. Also return why the config cannot be read, if it cannot."""
     found = [RunningPortico(True, status) for _, status in running_statuses()]
@@ -102,7 +108,7 @@ def list_porticos(given: str | None) -> tuple[list[RunningPortico], str]:
         return (found if given is None else here), ""
     found = found if given is None else []
     try:
-        return [*found, RunningPortico(False, _cached_status(path))], ""
+        return [*found, RunningPortico(False, _cached_status(path, version))], ""
     except ConfigError as error:
         return found, str(error)
 
@@ -133,13 +139,12 @@ def nothing_runs(path: str) -> str:
     return f"no gateway is running, and there is no config at {path}; {how}"
 
 
-def _cached_status(path: str) -> dict[str, Any]:
-    from portico import __version__
+def _cached_status(path: str, version: str) -> dict[str, Any]:
     from portico.config.read import read
     from portico.gateway.cached_catalogs import cached_status
 
     config = read(path)
-    cached = cached_status(config, __version__)
+    cached = cached_status(config, version)
     for server in cached["servers"]:
         server.update(state="not running", starts=None)
     about = {"config": config.path, "disabled": config.disabled, "warnings": config.warnings}
@@ -153,7 +158,7 @@ def _wrapped_server(status: dict[str, Any]) -> dict[str, Any]:
     failing = status.get("breaker") == "open"
     lists = status.get("lists") or {}
     return {
-        **{key: value for key, value in status.items() if key not in ("ok", "pid", "tasks", "url")},
+        **{key: value for key, value in status.items() if key not in _OF_PROCESS},
         "state": "failing" if failing else ", ".join(states) or "not started",
         "tools": lists.get("tools", 0),
         "pending": not lists,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.aliases import ConfigAliases
+from portico.components.aliases import ConfigAliases
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError
 from tests.gateway.observed import portico, prepared

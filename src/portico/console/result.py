@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.render import Screen, size
+from portico.console.render import Screen, size
 from portico.model.errors import PorticoError
 
 

@@ -1,0 +1,40 @@
+"""Chooses the agent of a prompt and counts the prompt, although others do so at the same time."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from portico.agents.availability import candidates
+from portico.agents.quotas import AgentQuotas
+from portico.agents.routing import Routing, RoutingRequest, route
+from portico.config.agents_schema import AgentsConfig
+
+_NO_COUNTS: Mapping[str, int] = {}
+_NO_TEXTS: Mapping[str, str] = {}
+_MAX_ATTEMPTS = 10
+
+
+async def admit(
+    request: RoutingRequest,
+    config: AgentsConfig,
+    quotas: AgentQuotas,
+    running: Mapping[str, int] = _NO_COUNTS,
+    failures: Mapping[str, str] = _NO_TEXTS,
+) -> Routing:
+    """Choose an agent whose prompt starts now; count the prompt unless the agent is busy.
+
+    Another process may take the last slot of the chosen agent first. Then the choice is made again,
+    with the quotas as they are by then.
+    """
+    attempts = _MAX_ATTEMPTS + len(config.entries)
+    while True:
+        found = await candidates(config, quotas, running, failures)
+        chosen = route(request, found, config.rules, config.defaults.strategy)
+        if not chosen.agent or chosen.waits:
+            return chosen
+        over = await quotas.start(chosen.agent, config.entries[chosen.agent].rate_limit)
+        if over is None:
+            return chosen
+        attempts -= 1
+        if not attempts:  # slots became free and were taken again, each time
+            return replace(chosen, agent="", reason="", error=str(over), free_at=over.free_at)

@@ -1,0 +1,253 @@
+"""`portico delegate`: hand a task to another agent, and follow it at the terminal.
+
+The gateway's owner runs the task, so it continues when this command ends.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from portico.cli.agents import configured_agents, explain_prompt
+from portico.cli.argument_types import seconds, valued
+from portico.cli.usage import Parser
+from portico.config.paths import config_file, state_folder
+from portico.console.form import InputClosed, can_ask, read_line
+from portico.console.render import Screen, Ticker
+from portico.delegate.stored_delegation import DelegationResult, stored_result
+from portico.model.context import LOCAL
+from portico.model.errors import PorticoError
+from portico.protocol.codec import encode
+from portico.tasks.record import COMPLETED, TaskRecord
+
+if TYPE_CHECKING:
+    from portico.tasks.store import TaskStore
+
+_MAX_LINE = 16 << 20
+
+
+def main(argv: list[str]) -> int:
+    """Delegate a prompt; return 0 if the agent completed the task."""
+    options = _options(argv)
+    path = options.config or config_file()
+    config = configured_agents(path)
+    types = sorted({word for entry in config.entries.values() for word in entry.capabilities})
+    if not options.type and not options.resume:
+        if len(types) != 1:
+            raise PorticoError(f"give --type TYPE: {', '.join(types)}")
+        options.type = types[0]
+    if options.explain:
+        return explain_prompt(config, options)
+    return asyncio.run(_delegate(path, options))
+
+
+async def _delegate(path: str, options: argparse.Namespace) -> int:
+    from portico.tasks.store import tasks_in_folder
+
+    id = await _submit(path, options)
+    out, err = Screen(sys.stdout), Screen(sys.stderr)
+    if options.background:
+        if options.json:
+            out.data({"task_id": id})
+        else:
+            out.print(id)
+            err.print(f"follow it with `portico tasks wait {id}`", "dim")
+        return 0
+    store = tasks_in_folder(state_folder())
+    try:
+        return await _follow(store, id, options)
+    finally:
+        await store.close()
+
+
+async def _submit(path: str, options: argparse.Namespace) -> str:
+    """Submit the task through the gateway, and return its id; raises PorticoError."""
+    wanted = {
+        "task_type": options.type,
+        "agent_id": options.agent,
+        "cwd": options.cwd,
+        "timeout_s": options.timeout,
+        "resume": options.resume,
+    }
+    arguments = {"prompt": options.prompt, "background": True}
+    arguments |= {key: value for key, value in wanted.items() if value is not None}
+    answer = await _call(path, {"name": "delegate_task", "arguments": arguments})
+    if "error" in answer:
+        raise PorticoError(answer["error"].get("message", "the gateway returned an error"))
+    result = answer["result"]
+    if result.get("isError"):
+        raise PorticoError(_text(result))
+    id: str = result["structuredContent"]["task_id"]
+    return id
+
+
+async def _call(path: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Call a tool of the gateway through a window of our own, and return the response.
+
+    The window is not a child of Portico's: those end with all their descendants, and the owner that
+    it starts must outlive it.
+    """
+    from portico import __version__
+    from portico.model.version import MODERN
+    from portico.upstream.handshake import modern_meta
+
+    info = {"name": "portico", "title": "Portico", "version": __version__}
+    meta = modern_meta(MODERN[-1], info, {})
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"_meta": meta, **params},
+    }
+    argv = (sys.executable, "-P", "-m", "portico", "serve", "--stdio", "--config", path)
+    window = await asyncio.create_subprocess_exec(
+        *argv, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=_MAX_LINE
+    )
+    assert window.stdin is not None
+    assert window.stdout is not None
+    window.stdin.write(encode(request) + b"\n")
+    answer: dict[str, Any] | None = None
+    while answer is None and (line := await window.stdout.readline()):
+        message = msgspec.json.decode(line)
+        answer = message if message.get("id") == 1 else None
+    window.stdin.close()
+    await window.wait()
+    if answer is None:
+        raise PorticoError("the gateway ended without a response; see `portico logs`")
+    return answer
+
+
+def _text(result: dict[str, Any]) -> str:
+    return "\n".join(str(block.get("text", "")) for block in result.get("content", []))
+
+
+async def _follow(store: "TaskStore", id: str, options: argparse.Namespace) -> int:
+    """Show progress, ask the task's questions, and print its result."""
+    from portico.console.task_views import print_result, task_data
+
+    err = Screen(sys.stderr)
+    ticker = Ticker(err)
+    with _on_interrupt() as interrupted:
+        watching = asyncio.ensure_future(_watch(store, id, ticker))
+        interruption = asyncio.ensure_future(interrupted.wait())
+        await asyncio.wait({watching, interruption}, return_when=asyncio.FIRST_COMPLETED)
+        interruption.cancel()
+        if not watching.done():
+            watching.cancel()
+            await asyncio.wait({watching})
+            ticker.clear()
+            if await _may_leave(store, err, id):
+                return 0
+            watching = asyncio.ensure_future(_watch(store, id, ticker))
+        task = await watching
+    ticker.clear()
+    if task is None:
+        raise PorticoError(f"task {id} does not exist any more")
+    found = stored_result(await store.result(task)) if task.state is COMPLETED else None
+    if options.json:
+        Screen(sys.stdout).data(await task_data(store, task, in_full=True))
+    elif found is None:
+        await print_result(store, task)
+    else:
+        Screen(sys.stdout).print(found.result)
+        err.print(_summary(found), "dim")
+    return 0 if task.state is COMPLETED and not task.is_error else 1
+
+
+async def _watch(store: "TaskStore", id: str, ticker: Ticker) -> TaskRecord | None:
+    """Show the changes of a task and ask its questions; return it once it has ended."""
+    from portico.cli.task_actions import answer_at_terminal
+    from portico.providers.task_changes import task_changes
+
+    task: TaskRecord | None = None
+    shown, message = 0, ""
+    async with task_changes(store, LOCAL, id) as changes:
+        async for task in changes:
+            if task.message and task.message != message:
+                shown, message = shown + 1, task.message
+                ticker.show({"progress": shown, "message": message})
+            if task.pending and can_ask(Screen(sys.stderr)):
+                with ticker.paused():
+                    await answer_at_terminal(store, task, task.pending[0])
+    return task
+
+
+def _summary(found: DelegationResult) -> str:
+    """The agent, its usage and the changed files, on one line."""
+    parts = [found.agent_id, found.stop_reason]
+    parts += [f"{name.replace('_', ' ')} {value}" for name, value in found.usage.items()]
+    if found.files_changed:
+        parts.append(f"changed {', '.join(found.files_changed[:10])}")
+        parts.append(found.changes)
+    return "; ".join(part for part in parts if part)
+
+
+@contextmanager
+def _on_interrupt() -> Iterator[asyncio.Event]:
+    """Set an event on Ctrl-C; the second one ends the command."""
+    interrupted = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def note() -> None:
+        interrupted.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    loop.add_signal_handler(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _may_leave(store: "TaskStore", err: Screen, id: str) -> bool:
+    """Ask whether the task continues without us; cancel it otherwise."""
+    answer = "y"
+    if can_ask(err):
+        try:
+            answer = await read_line(err, "\nleave the task running? [Y/n] ")
+        except InputClosed:
+            answer = "y"
+    if answer.strip().lower() not in ("n", "no"):
+        err.print(f"task {id} continues; follow it with `portico tasks wait {id}`")
+        return True
+    await store.cancel(LOCAL, id)
+    return False
+
+
+def _options(argv: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    options: argparse.Namespace = parser.parse_intermixed_args(argv)
+    options.prompt = " ".join(options.words)
+    options.cwd = os.path.abspath(options.cwd or os.getcwd())
+    if options.prompt == "-":
+        options.prompt = sys.stdin.read()
+    if not options.prompt.strip():
+        parser.error("give a PROMPT, or - to read it from standard input")
+    return options
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="portico delegate",
+        description="Hand a task to another agent of the config, show its progress and its "
+        "questions, and print its result. The task continues if this command ends.",
+        epilog='example: portico delegate --type review "review the last commit"',
+    )
+    add = parser.add_argument
+    add("words", nargs="*", metavar="PROMPT", help="the whole task; - reads standard input")
+    add("--type", metavar="TYPE", help="the type of the task (default: the only one there is)")
+    add("--agent", metavar="ID", help="only this agent")
+    add("--cwd", metavar="DIR", help="the folder to work in (default: this one)")
+    valued(add, "--timeout", seconds, "SECONDS", "how long the agent may take")
+    add("--resume", metavar="TASK", help="a finished task to continue, in the same session")
+    add("--background", action="store_true", help="print the task's id and return")
+    add("--explain", action="store_true", help="say which agent would get it and why; run nothing")
+    parser.add_config()
+    parser.add_json()
+    return parser

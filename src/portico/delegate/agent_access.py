@@ -1,0 +1,194 @@
+"""The access of delegated agents to Portico's own tools: one grant per running task."""
+
+import sys
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from hmac import compare_digest
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from portico.agents.delegation import HandedServer
+from portico.auth.token import new_task_token
+from portico.config.agents_schema import AgentEntry
+from portico.delegate.granted_endpoint import GrantedEndpoint
+from portico.delegate.stored_delegation import StoredDelegation
+from portico.model.digest import blake2b
+from portico.model.types import Endpoint
+from portico.state.store_error import StoreError
+from portico.tasks.work import Work
+from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
+
+if TYPE_CHECKING:
+    from portico.tasks.store import TaskStore
+
+SERVER_NAME = "portico"
+_PRINCIPAL = "task:"
+_COMMAND = ("-P", "-m", "portico.cli.task_access")
+# -P: modules in the agent's folder must not be imported.
+_NO_ROUTE = (
+    "the agent has no access to Portico's tools: this gateway has neither HTTP nor a control socket"
+)
+
+
+class ParentTask(Struct, frozen=True, kw_only=True):
+    """The running task whose agent makes a request."""
+
+    principal: str
+    """The principal of the task itself."""
+    depth: int
+    """The number of delegations that led to it."""
+    left: int
+    """How many further delegations may follow."""
+    folder: str
+    """The folder of the task."""
+
+
+_ENDED = ParentTask(principal="", depth=0, left=0, folder="")
+"""For the agent of a task that has ended."""
+FindParent = Callable[[str], ParentTask | None]
+"""Returns the task whose agent has this principal; None if it is not the principal of an agent."""
+
+
+class AccessGateway(Protocol):
+    """The gateway whose tools agents get, and the places where they reach it."""
+
+    url: str
+    """The URL for HTTP clients; empty if it has none."""
+    control_socket: str
+    """The path of its control socket; empty if it has none."""
+
+    @property
+    def full_endpoint(self) -> Endpoint:
+        """The endpoint that lists all tools."""
+        ...
+
+
+class TaskGrant:
+    """The access of one task's agent."""
+
+    def __init__(
+        self, access: "AgentAccess", task: ParentTask, server: HandedServer, end: GrantedEndpoint
+    ) -> None:
+        self._access = access
+        self.task = task
+        self.server = server
+        self.endpoint = end
+
+    async def until_listed(self) -> None:
+        """Wait until the agent has listed the tools."""
+        await self.endpoint.listed.wait()
+
+    async def end(self) -> None:
+        """End the access, and cancel the unfinished tasks that the agent started."""
+        await self._access.end(self)
+
+
+class AgentAccess:
+    """The grants of all running tasks of this process."""
+
+    def __init__(
+        self,
+        gateway: AccessGateway,
+        store: "Callable[[], TaskStore]",
+        reserved: Collection[str] = (),
+    ) -> None:
+        """`reserved` are the names of tools that no pattern matches."""
+        self._gateway = gateway
+        self._store = store
+        self._reserved = reserved
+        self._by_digest: dict[bytes, tuple[str, GrantedEndpoint]] = {}
+        self._by_principal: dict[str, TaskGrant] = {}
+
+    async def grant(
+        self, work: Work, entry: AgentEntry, stored: StoredDelegation, folder: str
+    ) -> TaskGrant | None:
+        """Grant an agent access for a task in this folder; None if it may call no tools."""
+        left = max(entry.max_depth - stored.depth, 0)
+        if stored.left is not None:
+            left = min(left, stored.left)
+        if entry.kind != "acp" or not (entry.tools or left):
+            return None
+        token = new_task_token()
+        server = self._handed(token)
+        if not server.url and not server.argv:
+            await work.record(_NO_ROUTE)
+            return None
+        endpoint = GrantedEndpoint(
+            self._gateway.full_endpoint,
+            f"{_PRINCIPAL}{work.id}",
+            entry.tools,
+            delegates=left > 0,
+            reserved=self._reserved,
+        )
+        task = ParentTask(
+            principal=work.task.principal, depth=stored.depth, left=left, folder=folder
+        )
+        made = TaskGrant(self, task, server, endpoint)
+        self._by_digest[_digest(token)] = (token, endpoint)
+        self._by_principal[endpoint.principal] = made
+        return made
+
+    def find(self, token: str) -> GrantedEndpoint | None:
+        """Return the endpoint of a running task by its token; None if there is none.
+
+        The lookup is by a digest, whose time reveals nothing about the tokens.
+        """
+        token = token.encode("ascii", "replace").decode()
+        known = self._by_digest.get(_digest(token))
+        return known[1] if known is not None and compare_digest(known[0], token) else None
+
+    def parent(self, principal: str) -> ParentTask | None:
+        """Return the task whose agent has this principal; None if it is not that of an agent."""
+        if not principal.startswith(_PRINCIPAL):
+            return None
+        known = self._by_principal.get(principal)
+        return _ENDED if known is None else known.task
+
+    async def is_orphan(self, principal: str, stored: StoredDelegation) -> bool:
+        """True for a principal's task if the task that delegated it has ended. That one may run in
+        another process."""
+        if not principal.startswith(_PRINCIPAL):
+            return False
+        id = principal.removeprefix(_PRINCIPAL)
+        parent = await self._store().get(stored.parent_principal, id)
+        return parent is None or parent.is_finished
+
+    async def end(self, grant: TaskGrant) -> None:
+        """End a grant, and cancel the unfinished tasks that its agent started."""
+        endpoint = grant.endpoint
+        if endpoint.has_ended:
+            return
+        self._by_principal.pop(endpoint.principal, None)
+        kept = {key: value for key, value in self._by_digest.items() if value[1] is not endpoint}
+        self._by_digest = kept
+        endpoint.end()
+        with suppress(StoreError):  # a child that is left finds out when it starts
+            await cancel_tasks_of(self._store(), endpoint.principal)
+
+    def _handed(self, token: str) -> HandedServer:
+        url, path = self._gateway.url, self._gateway.control_socket
+        return HandedServer(
+            name=SERVER_NAME,
+            url=url,
+            headers={"Authorization": f"Bearer {token}"} if url else {},
+            argv=(sys.executable, *_COMMAND) if path else (),
+            env={TOKEN_VARIABLE: token, SOCKET_VARIABLE: path} if path else {},
+        )
+
+
+async def cancel_tasks_of(store: "TaskStore", principal: str) -> None:
+    """Cancel all unfinished tasks of a principal; raises StoreError."""
+    cursor: str | None = None
+    while True:
+        page = await store.page(principal, cursor=cursor)
+        for task in [] if page is None else page.tasks:
+            if not task.is_finished:
+                await store.cancel(principal, task.id)
+        cursor = None if page is None else page.cursor
+        if cursor is None:
+            return
+
+
+def _digest(token: str) -> bytes:
+    return blake2b(token.encode(), digest_size=32).digest()

@@ -1,0 +1,138 @@
+"""The agents of one process: their slots, warm processes, quotas and failures."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from portico.agents.admission import admit
+from portico.agents.availability import as_data, candidates
+from portico.agents.configured_agent import launch_of
+from portico.agents.delegation import TurnOutcome
+from portico.agents.routing import Routing, RoutingRequest
+from portico.agents.warm_pool import WarmPool
+from portico.config.agents_schema import AgentEntry, AgentsConfig
+from portico.delegate.agent_slots import AgentSlots
+from portico.observe.delegation_metrics import DelegationMetrics, DelegationNote
+from portico.state.background import Background
+
+if TYPE_CHECKING:
+    from portico.agents.acp_connection import AcpConnection
+    from portico.agents.quotas import AgentQuotas
+
+_REST_S = 60.0
+"""How long an agent that failed to start is not chosen again."""
+
+
+class AgentHost:
+    """The state of all agents in this process."""
+
+    def __init__(self, config: AgentsConfig, quotas: "Callable[[], AgentQuotas]") -> None:
+        """`quotas` is called when they are first needed."""
+        self.config = config
+        self._open_quotas = quotas
+        self.slots = AgentSlots(self._admit, lambda: self.config.defaults.max_concurrent)
+        self._failures: dict[str, tuple[float, str]] = {}
+        self._pools: dict[str, WarmPool] = {}
+        self.metrics = DelegationMetrics()
+        self.endings = Background()
+        """The processes of finished turns, while they end."""
+
+    @cached_property
+    def quotas(self) -> "AgentQuotas":
+        """The quotas and totals of all agents."""
+        return self._open_quotas()
+
+    def start(self) -> None:
+        """Start the warm processes that are kept at all times."""
+        for entry in self.config.entries.values():
+            if entry.enabled and entry.kind == "acp" and entry.pool.min and not entry.problem:
+                self._pool(entry).start()
+
+    async def apply(self, config: AgentsConfig) -> None:
+        """Use a changed config; running turns finish with the old one."""
+        before, self.config = self.config, config
+        for id in [*self._pools]:
+            if config.entries.get(id) != before.entries.get(id):
+                await self._pools.pop(id).close()
+        self._failures.clear()
+        self.start()
+        await self.slots.advance()
+
+    def admitted(
+        self, request: RoutingRequest, wait: Callable[[str], Any]
+    ) -> AbstractAsyncContextManager[Routing]:
+        """Choose the agent of a prompt, and count it while it runs. `wait` is awaited with the
+        reason if the prompt cannot start yet."""
+        return self.slots.taken(request, wait)
+
+    async def _admit(self, request: RoutingRequest) -> Routing:
+        # A person may have repaired an agent that the request names.
+        problems = {} if request.agent_id else self._problems()
+        return await admit(request, self.config, self.quotas, self.slots.running, problems)
+
+    def _problems(self) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {id: why for id, (until, why) in self._failures.items() if until > now}
+
+    def failed(self, agent: str, why: str) -> None:
+        """Do not choose an agent for a while: it could not be started."""
+        self._failures[agent] = (asyncio.get_running_loop().time() + _REST_S, why)
+
+    def take_warm(self, entry: AgentEntry) -> "AcpConnection | None":
+        """Return a warm process of an agent; None if there is none."""
+        if entry.kind != "acp" or not entry.pool.max:
+            return None
+        return self._pool(entry).take()
+
+    def _pool(self, entry: AgentEntry) -> WarmPool:
+        pool = self._pools.get(entry.id)
+        if pool is None:
+            pool = self._pools[entry.id] = WarmPool(launch_of(entry), entry.pool)
+        return pool
+
+    async def finished(
+        self, task: str, agent: str, outcome: str, turn: TurnOutcome, queue_s: float
+    ) -> None:
+        """Count the end of a task, which waited this long for its agent."""
+        usage, timings = turn.usage, turn.timings
+        seconds = {
+            "queue": queue_s,
+            "start": timings.start_s,
+            "first_update": timings.first_update_s,
+            "turn": timings.turn_s,
+        }
+        await self.quotas.finish(task, agent, outcome, usage, seconds, turn.permissions)
+        self.metrics.record(
+            DelegationNote(
+                agent=agent,
+                outcome=outcome,
+                seconds=seconds,
+                permissions=turn.permissions,
+                tokens=usage.tokens,
+                cost=usage.cost,
+                currency=usage.currency,
+            )
+        )
+
+    async def status(self) -> list[dict[str, Any]]:
+        """Return all agents with their availability, quota, tasks and totals."""
+        limits = {id: entry.rate_limit for id, entry in self.config.entries.items()}
+        statuses, totals = await self.quotas.status(limits), await self.quotas.totals()
+        found = await candidates(self.config, self.quotas, self.slots.running, self._problems())
+        return [
+            {**as_data(one, statuses[one.entry.id], totals.get(one.entry.id)), **self._warm(one)}
+            for one in found
+        ]
+
+    def _warm(self, candidate: Any) -> dict[str, Any]:
+        pool = self._pools.get(candidate.entry.id)
+        return {} if pool is None else {"warm": pool.status.ready}
+
+    async def close(self) -> None:
+        """End all warm processes, and wait for those of finished turns."""
+        await asyncio.gather(*(pool.close() for pool in self._pools.values()))
+        await self.endings.wait(10.0)
+        if "quotas" in self.__dict__:
+            await self.quotas.close()

@@ -1,0 +1,49 @@
+"""The configured agents as a server of their own: `portico run --agents`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from portico.agents.quotas import quotas_in_folder
+from portico.chain.endpoint import ChainEndpoint
+from portico.config.agents_schema import AgentsConfig
+from portico.delegate.agent_host import AgentHost
+from portico.delegate.delegate_runner import DelegateRunner
+from portico.delegate.delegate_tools import DelegateTools
+from portico.delegate.worktree_folder import WorktreeFolders
+from portico.model.errors import McpError
+from portico.model.types import Link
+from portico.providers.task_host import TaskHost
+from portico.providers.task_tools import TaskTools
+
+_KIND = "delegate@agents"
+
+
+class AgentsApp:
+    """An endpoint with the agents' tools and those for tasks."""
+
+    failure: McpError | None = None
+
+    def __init__(self, config: AgentsConfig, folder: str, links: Sequence[Link] = ()) -> None:
+        """`folder` keeps tasks, quotas and worktrees. Create it inside a running event loop."""
+        self.stop = asyncio.Event()
+        self._host = AgentHost(config, lambda: quotas_in_folder(folder))
+        tools = DelegateTools(self._host, self._tasks, _KIND)
+        self._server = tools.server(tasks=folder)
+        self._server.include(TaskTools(self._tasks, is_listed=True))
+        self.endpoint: ChainEndpoint = self._server.endpoint(links)
+        runner = DelegateRunner(self._host, prepare=WorktreeFolders(folder).prepare)
+        self._tasks().worker.register(_KIND, runner, self._host.slots.claimable)
+
+    def _tasks(self) -> TaskHost:
+        return self._server.task_host
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """Start the agents that are kept warm, and continue stored tasks; at the end, end all."""
+        self._host.start()
+        try:
+            async with self._server.running():
+                yield
+        finally:
+            await self._host.close()

@@ -1,0 +1,182 @@
+"""Brings the changes in a worktree to the user: into the user's own files, or as a branch.
+
+Everything here waits for git; call it in a thread.
+"""
+
+import os
+from collections.abc import Mapping
+from tempfile import TemporaryDirectory
+
+from portico.delegate.git_command import GitError, GitFolder
+from portico.delegate.worktree import (
+    Worktree,
+    WorktreeError,
+    WorktreeState,
+    plain_diff,
+    shown_path,
+    zeros,
+)
+
+_PATCH = ("--binary", "--full-index")
+_APPLY_S = 600.0
+_MAX_NAMES = 5
+_DEFAULT_AUTHOR = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Portico"), ("EMAIL", "portico@localhost"))
+}
+
+
+def apply_to_user(worktree: Worktree) -> tuple[str, ...]:
+    """Merge the changes into the user's files, and return the names of the changed files.
+
+    Raises WorktreeError if that cannot be done without conflicts; then nothing is changed. Only
+    the changes are merged: the user's own ones, and the user's index, stay as they are.
+    """
+    state, record = _collectable(worktree), worktree.record
+    if not state.files:
+        return ()
+    user = _user_folder(worktree)
+    theirs = worktree.tree()
+    try:
+        with TemporaryDirectory(prefix="portico-") as folder:
+            merge = _Merge(user, folder, record.base, theirs)
+            ours = merge.user_tree()
+            merged = merge.merged_tree(ours)
+            if merged != ours:
+                merge.write(ours, merged)
+    except GitError as error:
+        raise WorktreeError(f"nothing was changed in {record.top}: {error}") from error
+    return state.files
+
+
+def leave_branch(worktree: Worktree, message: str) -> str:
+    """Commit all changes on the branch of the worktree, and return that commit; raises
+    WorktreeError. The agent's own commits stay in the branch's history."""
+    _collectable(worktree)
+    record, tree = worktree.record, worktree.tree()
+    try:
+        git, head = worktree.repository, worktree.head()
+        if git.line("rev-parse", f"{head}^{{tree}}") != tree:
+            words = ("commit-tree", tree, "-p", head, "-m", message)
+            head = git.run(*words, variables=_author(git)).decode().strip()
+        git.run("update-ref", f"refs/heads/{record.branch}", head)
+    except GitError as error:
+        raise WorktreeError(f"cannot commit the changes in {record.path}: {error}") from error
+    return head
+
+
+class _Merge:
+    """A merge of the changes between two trees into the user's files, beside the user's index."""
+
+    def __init__(self, user: GitFolder, folder: str, base: str, theirs: str) -> None:
+        self._user = user
+        self._base, self._theirs = base, theirs
+        self._index = os.path.join(folder, "index")
+        self._patch = os.path.join(folder, "patch")
+
+    def user_tree(self) -> str:
+        """Return a tree of the user's present version of all files that the changes concern.
+        Others do not matter, however many and large they are."""
+        self._user.run("read-tree", self._base, index=self._index)
+        concerned = self._names(self._base, self._theirs)
+        words = ("update-index", "--add", "--remove", "-z", "--stdin")
+        self._user.run(
+            *words, input=b"".join(name + b"\0" for name in concerned), index=self._index
+        )
+        return self._written(self._index)
+
+    def merged_tree(self, ours: str) -> str:
+        """Return the tree with the changes of both sides; raises WorktreeError on conflicts."""
+        base = self._agreed_tree(ours)
+        if base == self._theirs:
+            return ours
+        self._write_patch("-M", base, self._theirs)
+        try:
+            with open(self._patch, "rb") as patch:
+                words = ("apply", "--cached", "--3way", "--whitespace=nowarn", "-")
+                self._user.run(*words, input=patch, index=self._index, timeout_s=_APPLY_S)
+        except GitError as error:
+            raise self._conflict(ours, error) from None
+        return self._written(self._index)
+
+    def _agreed_tree(self, ours: str) -> str:
+        """Return the base with the changes that both sides have made, which need no merge: git
+        cannot apply, say, the removal of a file that the user has removed, too."""
+        index, differing = f"{self._index}-agreed", set(self._names(ours, self._theirs))
+        raw = zeros(
+            self._user.run(
+                *plain_diff("--raw", "--no-abbrev", "--no-renames", "-z"), self._base, self._theirs
+            )
+        )
+        lines = []
+        for change, name in zip(raw[::2], raw[1::2], strict=True):
+            _, mode, _, id, _ = change.split()
+            if name not in differing:
+                lines.append(mode + b" " + id + b"\t" + name + b"\0")
+        self._user.run("read-tree", self._base, index=index)
+        self._user.run("update-index", "-z", "--index-info", input=b"".join(lines), index=index)
+        return self._written(index)
+
+    def write(self, ours: str, merged: str) -> None:
+        """Change the user's files; git checks all of them before it writes the first one."""
+        self._write_patch("--no-renames", ours, merged)
+        with open(self._patch, "rb") as patch:
+            self._user.run("apply", "--whitespace=nowarn", "-", input=patch, timeout_s=_APPLY_S)
+
+    def _conflict(self, ours: str, error: GitError) -> WorktreeError:
+        both = set(self._names(self._base, ours)) & set(self._names(self._base, self._theirs))
+        if not both:
+            return WorktreeError(f"nothing was changed in {self._user.folder}: {error}")
+        shown = [shown_path(name) for name in sorted(both)]
+        more = f" and {len(shown) - _MAX_NAMES} more" if len(shown) > _MAX_NAMES else ""
+        return WorktreeError(
+            f"nothing was changed in {self._user.folder}: your own changes conflict with the "
+            f"task's in {', '.join(shown[:_MAX_NAMES])}{more}; undo yours, or take the task's as a "
+            "branch with --branch and merge it"
+        )
+
+    def _names(self, old: str, new: str) -> list[bytes]:
+        return zeros(self._user.run(*plain_diff("--name-only", "--no-renames", "-z", old, new)))
+
+    def _write_patch(self, renames: str, old: str, new: str) -> None:
+        with open(self._patch, "wb") as file:
+            self._user.run(*plain_diff(renames, *_PATCH, old, new), output=file)
+
+    def _written(self, index: str) -> str:
+        return self._user.run("write-tree", index=index).decode().strip()
+
+
+def _collectable(worktree: Worktree) -> WorktreeState:
+    """Return the state of a worktree that can be collected; raises WorktreeError."""
+    state = worktree.state()
+    if state.repositories:
+        raise WorktreeError(
+            f"{', '.join(state.repositories[:_MAX_NAMES])} in {worktree.record.path}: a git "
+            "repository of its own, which cannot be collected; move it elsewhere, then retry"
+        )
+    return state
+
+
+def _user_folder(worktree: Worktree) -> GitFolder:
+    """Return the user's folder, if it still belongs to the same repository."""
+    record, user = worktree.record, GitFolder(worktree.record.top)
+    try:
+        found = os.path.join(record.top, user.line("rev-parse", "--git-common-dir"))
+    except GitError:
+        found = ""
+    if os.path.realpath(found) != record.common:
+        raise WorktreeError(
+            f"{record.top} is not the repository any more to which the worktree {record.path} "
+            "belongs; take the changes as a branch with --branch, or as a patch with `diff`"
+        )
+    return user
+
+
+def _author(git: GitFolder) -> Mapping[str, str]:
+    """Return the variables of an author, if the user has not configured one."""
+    try:
+        git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+    except GitError:
+        return _DEFAULT_AUTHOR
+    return {}

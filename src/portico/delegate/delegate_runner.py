@@ -1,0 +1,240 @@
+"""Runs delegated tasks: one turn of one agent each."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from portico.agents.configured_agent import launch_of
+from portico.agents.delegation import (
+    AgentAnswer,
+    AgentPrompt,
+    AgentQuestion,
+    HandedServer,
+)
+from portico.agents.routing import Routing, RoutingRequest
+from portico.agents.run_turn import turn_of
+from portico.config.agents_schema import AgentEntry
+from portico.delegate.agent_host import AgentHost
+from portico.delegate.stored_delegation import (
+    AgentNote,
+    DelegationResult,
+    FolderChanges,
+    StoredDelegation,
+    note_in,
+    note_text,
+    reported_changes,
+    result_from,
+)
+from portico.delegate.worktree import WorktreeError
+from portico.model.errors import TargetError
+from portico.model.methods import ELICIT
+from portico.protocol.codec import encode
+from portico.providers.task_answers import FOR_MODEL
+from portico.tasks.record import CANCELLED, COMPLETED, STARTING
+from portico.tasks.work import TaskOutcome, Work
+
+_MAX_AGENTS = 8
+"""Agents that are tried for one task, if they do not start."""
+
+
+class HandedAccess(Protocol):
+    """The access of one task's agent to Portico's own tools, until the task ends."""
+
+    server: HandedServer
+
+    async def until_listed(self) -> None:
+        """Wait until the agent has listed the tools."""
+        ...
+
+    async def end(self) -> None:
+        """End the access, and the work that the agent started with it."""
+        ...
+
+
+GrantAccess = Callable[[Work, AgentEntry, StoredDelegation, str], Awaitable[HandedAccess | None]]
+"""Grants an agent access for a task in this folder; None if it may call no tools."""
+IsOrphan = Callable[[str, StoredDelegation], Awaitable[bool]]
+"""True for a principal's task if it was delegated by a task that has ended."""
+
+
+class TaskFolder(Protocol):
+    """The folder in which an agent works on a task."""
+
+    path: str
+    id: str
+    """By which a task that continues this one finds it again."""
+
+    async def changes(self) -> FolderChanges | None:
+        """Return the files that the task has changed; None if that is not known."""
+        ...
+
+    async def leave(self) -> None:
+        """The agent does not work in it any more."""
+        ...
+
+
+PrepareFolder = Callable[[Work, AgentEntry, StoredDelegation], Awaitable[TaskFolder | None]]
+"""Prepares another folder than the user's own for a task; None if the agent works in that. Raises
+WorktreeError."""
+
+
+class WorkPort:
+    """The port of a turn to its task."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    async def progress(self, text: str) -> None:
+        """Show what the agent is doing."""
+        await self._work.progress(text)
+
+    async def record(self, text: str) -> None:
+        """Keep an event of the task."""
+        await self._work.record(text)
+
+    async def ask(self, question: AgentQuestion) -> AgentAnswer | None:
+        """Park a question in the task, and wait for its answer."""
+        params = {"mode": "form", "message": question.message, "requestedSchema": question.schema}
+        if question.for_model:
+            params["_meta"] = {FOR_MODEL: True}
+        (answer,) = await self._work.ask([encode({"method": ELICIT, "params": params})])
+        try:
+            return msgspec.json.decode(answer, type=AgentAnswer)
+        except msgspec.DecodeError:  # an answer that is not valid allows nothing
+            return AgentAnswer("decline")
+
+
+class DelegateRunner:
+    """Runs the tasks that were delegated to agents."""
+
+    is_repeatable = False
+    begins_itself = True
+
+    def __init__(
+        self,
+        host: AgentHost,
+        grant: GrantAccess | None = None,
+        is_orphan: IsOrphan | None = None,
+        prepare: "PrepareFolder | None" = None,
+    ) -> None:
+        self._host = host
+        self._grant = grant
+        self._is_orphan = is_orphan
+        self._prepare = prepare
+
+    async def run(self, work: Work) -> TaskOutcome:
+        """Choose an agent, and run one turn. An agent that does not start is skipped in favour of
+        the next, unless the task names it."""
+        stored = msgspec.json.decode(work.input, type=StoredDelegation)
+        if self._is_orphan is not None and await self._is_orphan(work.task.principal, stored):
+            return TaskOutcome(CANCELLED, message="the task that delegated this one has ended")
+        stored = _resumed(stored, work.task.note)
+        request = RoutingRequest(
+            task_type=stored.task_type, prompt=stored.prompt, agent_id=stored.agent_id
+        )
+        skipped: dict[str, str] = {}
+        for _ in range(_MAX_AGENTS):
+            async with self._host.admitted(request, work.progress) as routing:
+                for one in routing.skipped:
+                    skipped.setdefault(one.agent, one.reason)
+                if not routing.agent:
+                    break
+                try:
+                    return await self._turn(work, stored, routing, tuple(skipped.values()))
+                except WorktreeError as error:
+                    return _refused(work, routing, str(error), tuple(skipped.values()))
+                except TargetError as error:  # nothing has been done
+                    self._host.failed(routing.agent, str(error))
+                    skipped[routing.agent] = str(error)
+                    if stored.agent_id:
+                        break
+        why = skipped[routing.agent] if routing.agent else routing.error
+        return _refused(work, routing, why, tuple(skipped.values()))
+
+    async def _turn(
+        self, work: Work, stored: StoredDelegation, routing: Routing, skipped: tuple[str, ...]
+    ) -> TaskOutcome:
+        """Run one turn of the chosen agent; raises TargetError if it could not begin."""
+        entry = self._host.config.entries[routing.agent]
+        queue_s = max(0.0, time.time() - work.task.created_at)
+        choice = f"{entry.id}: {routing.reason}"
+        if work.task.state is STARTING:
+            await work.begin(choice)
+        else:
+            await work.record(choice)
+        async with AsyncExitStack() as stack:
+            folder = await self._prepared(work, entry, stored)
+            cwd, note = stored.cwd, AgentNote(entry.id)
+            if folder is not None:
+                stack.push_async_callback(folder.leave)
+                cwd, note = folder.path, replace(note, worktree=folder.id)
+            access = await self._granted(work, entry, stored, cwd)
+            if access is not None:
+                stack.push_async_callback(access.end)
+            prompt = AgentPrompt(
+                text=stored.prompt,
+                cwd=cwd,
+                blocks=stored.blocks,
+                session_id=stored.session_id,
+                servers=() if access is None else (access.server,),
+                before_prompt=None if access is None else access.until_listed,
+                on_session=lambda id: work.annotate(note_text(replace(note, session_id=id))),
+            )
+            launch = launch_of(entry)
+            if stored.timeout_s is not None:
+                hard = min(stored.timeout_s, launch.timeouts.hard)
+                launch = replace(launch, timeouts=replace(launch.timeouts, hard=hard))
+            warm = self._host.take_warm(entry)
+            turn = turn_of(launch, prompt, WorkPort(work), warm, self._host.endings)
+            try:
+                outcome = await turn.run()
+            except asyncio.CancelledError:
+                state = "cancelled" if work.is_cancelled else "interrupted"
+                ended = self._host.finished(work.id, entry.id, state, turn.outcome(), queue_s)
+                await asyncio.shield(ended)
+                raise
+            changes = reported_changes(outcome, cwd) if folder is None else await folder.changes()
+        state = "failed" if outcome.is_error else "completed"
+        await self._host.finished(work.id, entry.id, state, outcome, queue_s)
+        result = result_from(work.id, entry.id, cwd, outcome, skipped)
+        if changes is not None:
+            result = replace(result, files_changed=changes.files, changes=changes.about)
+        return _outcome(result, is_error=outcome.is_error)
+
+    async def _prepared(
+        self, work: Work, entry: AgentEntry, stored: StoredDelegation
+    ) -> TaskFolder | None:
+        return None if self._prepare is None else await self._prepare(work, entry, stored)
+
+    async def _granted(
+        self, work: Work, entry: AgentEntry, stored: StoredDelegation, cwd: str
+    ) -> HandedAccess | None:
+        return None if self._grant is None else await self._grant(work, entry, stored, cwd)
+
+
+def _resumed(stored: StoredDelegation, note: str) -> StoredDelegation:
+    """Return a delegation that resumes an interrupted one, in the same session if there was one."""
+    known = note_in(note)
+    if stored.session_id or not known.session_id:
+        return stored
+    return replace(stored, agent_id=known.agent_id, session_id=known.session_id)
+
+
+def _refused(work: Work, routing: Routing, why: str, skipped: tuple[str, ...]) -> TaskOutcome:
+    result = DelegationResult(
+        task_id=work.id, agent_id=routing.agent, status="failed", result=why, skipped=skipped
+    )
+    return _outcome(result, is_error=True)
+
+
+def _outcome(result: DelegationResult, *, is_error: bool) -> TaskOutcome:
+    usage = {
+        name: float(value) for name, value in result.usage.items() if isinstance(value, int | float)
+    }
+    message = result.result[:200] if is_error else result.stop_reason
+    return TaskOutcome(COMPLETED, result.payload(is_error=is_error), message, usage, is_error)

@@ -1,0 +1,226 @@
+"""The tools that delegate tasks to agents, as a server of their own."""
+
+import time
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from portico.agents.availability import figures
+from portico.agents.routing import RoutingRequest
+from portico.delegate.agent_access import FindParent, ParentTask
+from portico.delegate.agent_host import AgentHost
+from portico.delegate.delegate_definitions import delegate_definition, status_definition
+from portico.delegate.folders import folder_within, task_folder
+from portico.delegate.prompt_context import check_size, context_blocks
+from portico.delegate.stored_delegation import StoredDelegation, note_in, stored_result
+from portico.delegate.waiting import typed, wait_for
+from portico.model.content import ToolResult
+from portico.model.context import Context
+from portico.model.errors import ToolError
+from portico.model.wording import counted
+from portico.protocol.codec import encode
+from portico.providers.task_call import OwnTask
+from portico.providers.task_host import FindTasks, stored
+from portico.providers.task_mode import OWN
+from portico.providers.task_tools import TaskTools
+from portico.server import Server
+from portico.tasks.record import TaskRecord
+
+
+class _Delegate(Struct, forbid_unknown_fields=True, kw_only=True):
+    prompt: str
+    task_type: str = ""
+    agent_id: str = ""
+    background: bool = False
+    context: Any = None
+    cwd: str | None = None
+    timeout_s: float | None = None
+    resume: str = ""
+
+
+class DelegateTools:
+    """`delegate_task` and `agent_status`."""
+
+    def __init__(
+        self,
+        host: AgentHost,
+        tasks: FindTasks,
+        kind: str,
+        find_parent: FindParent | None = None,
+    ) -> None:
+        """`kind` is that of delegated tasks."""
+        self._host = host
+        self._tasks = tasks
+        self._kind = kind
+        self._find_parent = find_parent or _no_parent
+        self._task_tools = TaskTools(tasks)
+
+    def server(self, tasks: str | None = None) -> Server:
+        """Return a server with the tools, as the config is now; `tasks` is its store's folder."""
+        server = Server("agents", title="Agents", tasks=tasks)
+        config = self._host.config
+        server.add_tool(delegate_definition(config), self.delegate, task=OWN)
+        server.add_tool(status_definition(), self.agent_status)
+        return server
+
+    async def delegate(self, arguments: dict[str, Any], context: Context) -> ToolResult:
+        """Store a delegation; wait for its result unless it runs in the background."""
+        given = _arguments(arguments)
+        known = context.state.get("task_id")
+        if known is None:  # a later round of the same call continues with its task
+            task = await self._submit(given, context)
+            context.state["task_id"] = task.id
+        else:
+            found = await stored(self._tasks().worker.store.get(context.owner, known))
+            if found is None:
+                raise ToolError(f"task {known} is not known any more")
+            task = found
+        own = context.tasking
+        if isinstance(own, OwnTask):
+            own.record = task
+            if own.is_wanted:
+                return _pending(task, "the task has started")
+        if given.background:
+            return _pending(task, f"Started as task {task.id}; agent_status returns its result.")
+        until = task.created_at + self._host.config.defaults.sync_budget_s
+        return await wait_for(self._tasks().worker.store, task, context, until - time.time())
+
+    async def _submit(self, given: _Delegate, context: Context) -> TaskRecord:
+        parent = self._find_parent(context.principal)
+        if parent is not None and parent.left <= 0:
+            raise ToolError("this agent may not delegate further; do the work yourself")
+        delegation, follows = await self._prepared(given, context, parent)
+        await self._check(delegation)
+        worker = self._tasks().worker
+        input = encode(delegation)
+        task = await stored(worker.submit(context.owner, self._kind, input, follows=follows))
+        if parent is not None and self._find_parent(context.principal) is not parent:
+            await stored(worker.store.cancel(context.principal, task.id))
+            raise ToolError("the task of this agent has ended; nothing is delegated")
+        return task
+
+    async def _prepared(
+        self, given: _Delegate, context: Context, parent: ParentTask | None
+    ) -> tuple[StoredDelegation, str]:
+        """Return the delegation, and the id of the task that it continues."""
+        blocks = await context_blocks(given.context, context, reads=parent is None)
+        check_size(given.prompt, blocks)
+        delegation = StoredDelegation(
+            task_type=given.task_type,
+            prompt=given.prompt,
+            agent_id=given.agent_id,
+            cwd=given.cwd or "",
+            blocks=blocks,
+            timeout_s=given.timeout_s,
+        )
+        if parent is not None:
+            delegation = msgspec.structs.replace(
+                delegation,
+                depth=parent.depth + 1,
+                left=parent.left - 1,
+                parent_principal=parent.principal,
+            )
+        if given.resume:
+            delegation = await self._continued(given, delegation, context)
+        defaults = self._host.config.defaults
+        if not given.resume or given.cwd:
+            if parent is not None:
+                folder = folder_within(parent.folder, given.cwd)
+            else:
+                folder = await task_folder(context, given.cwd, defaults.roots)
+            delegation = msgspec.structs.replace(delegation, cwd=folder)
+        if not delegation.task_type:
+            raise ToolError(f"task_type is missing; use one of {', '.join(self._types())}")
+        return delegation, given.resume
+
+    async def _continued(
+        self, given: _Delegate, delegation: StoredDelegation, context: Context
+    ) -> StoredDelegation:
+        """Return a delegation that continues a finished one; raises ToolError."""
+        store = self._tasks().worker.store
+        task = await stored(store.get(context.owner, given.resume))
+        before = None if task is None else await stored(store.input(task))
+        if task is None or before is None or task.kind != self._kind:
+            raise ToolError(f"resume: there is no delegated task {given.resume[:80]!r}")
+        if not task.is_finished:
+            raise ToolError(f"resume: task {task.id} is {task.state}; wait for it, or cancel it")
+        first = msgspec.json.decode(before, type=StoredDelegation)
+        result = stored_result(await stored(store.result(task)))
+        note = note_in(task.note)
+        known = note if result is None else result  # a task that did not complete has only a note
+        agent = given.agent_id or known.agent_id or first.agent_id
+        return msgspec.structs.replace(
+            delegation,
+            task_type=given.task_type or first.task_type,
+            agent_id=agent,
+            cwd=first.cwd,
+            # A session belongs to its agent.
+            session_id=known.session_id if agent == known.agent_id else "",
+            worktree=note.worktree,
+        )
+
+    async def _check(self, delegation: StoredDelegation) -> None:
+        """Raise ToolError if no agent could ever get this task."""
+        from portico.agents.availability import candidates
+        from portico.agents.routing import route
+
+        config = self._host.config
+        found = await candidates(config, self._host.quotas)
+        request = RoutingRequest(
+            task_type=delegation.task_type,
+            prompt=delegation.prompt,
+            agent_id=delegation.agent_id,
+        )
+        routing = route(request, found, config.rules, config.defaults.strategy)
+        if not routing.agent:
+            raise ToolError(routing.error)
+
+    def _types(self) -> list[str]:
+        entries = self._host.config.entries.values()
+        return sorted({word for entry in entries for word in entry.capabilities})
+
+    async def agent_status(self, arguments: dict[str, Any], context: Context) -> ToolResult:
+        """Return all agents, or the state of one task."""
+        if arguments.get("task_id"):
+            return typed(await self._task_tools.status(encode(arguments), context))
+        if arguments.get("answer") is not None:
+            raise ToolError("agent_status: `answer` needs the task_id of its question")
+        agents = await self._host.status()
+        lines = [_agent_line(agent) for agent in agents] or ["no agents are configured"]
+        return ToolResult(content="\n".join(lines), structured={"agents": agents})
+
+
+def _arguments(arguments: dict[str, Any]) -> _Delegate:
+    kept = {key: value for key, value in arguments.items() if value is not None}
+    try:
+        given = msgspec.convert(kept, _Delegate, strict=False)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"delegate_task: {error}") from None
+    if not given.prompt.strip():
+        raise ToolError("delegate_task: `prompt` is empty; describe the whole task")
+    if given.timeout_s is not None and not given.timeout_s > 0:
+        raise ToolError("delegate_task: timeout_s must be more than 0")
+    return given
+
+
+def _pending(task: TaskRecord, text: str) -> ToolResult:
+    return ToolResult(content=text, structured={"task_id": task.id, "status": "working"})
+
+
+def _agent_line(agent: dict[str, Any]) -> str:
+    quota = "; ".join(f"{one['left']:g} left of {one['allowed']:g}" for one in agent["quota"])
+    parts = [
+        f"{agent['id']}: {agent['state']}",
+        ", ".join(agent["capabilities"]),
+        f"{counted(agent['running'], 'task')} running",
+        quota,
+        agent["reason"],
+        "" if agent["supervised"] else "unsupervised",
+        *figures(agent["totals"]),
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _no_parent(principal: str) -> ParentTask | None:
+    return None

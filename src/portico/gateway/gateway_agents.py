@@ -1,0 +1,65 @@
+"""The agents of a gateway: a member with their tools, and the runner of delegated tasks."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from portico.config.schema import Config
+from portico.gateway import metatool_definitions
+from portico.gateway.gateway_tasks import GatewayTasks
+from portico.gateway.local_server import LocalEntry
+
+if TYPE_CHECKING:
+    from portico.config.agents_schema import AgentsConfig
+    from portico.delegate.agent_access import AccessGateway
+
+_NAMES = ("agents", "portico-agents")
+
+
+class GatewayAgents:
+    """The agents that the config names."""
+
+    def __init__(
+        self, config: "AgentsConfig", tasks: GatewayTasks, folder: str, gateway: "AccessGateway"
+    ) -> None:
+        """`folder` is that of the quotas and worktrees; agents get the tools of `gateway`."""
+        from portico.agents.quotas import quotas_in_folder
+        from portico.delegate.agent_access import AgentAccess
+        from portico.delegate.agent_host import AgentHost
+        from portico.delegate.delegate_runner import DelegateRunner
+        from portico.delegate.delegate_tools import DelegateTools
+        from portico.delegate.worktree_folder import WorktreeFolders
+
+        self.host: AgentHost = AgentHost(config, lambda: quotas_in_folder(folder))
+        self.access: AgentAccess = AgentAccess(
+            gateway, lambda: tasks.host.worker.store, metatool_definitions.RESERVED
+        )
+        runner = DelegateRunner(
+            self.host,
+            grant=self.access.grant,
+            is_orphan=self.access.is_orphan,
+            prepare=WorktreeFolders(folder).prepare,
+        )
+        self.kind = tasks.add_kind("delegate", runner, self.host.slots.claimable)
+        self._tools: DelegateTools = DelegateTools(
+            self.host, lambda: tasks.host, self.kind, self.access.parent
+        )
+
+    def entry(self, config: Config) -> Mapping[str, LocalEntry]:
+        """Return the member with the agents' tools, by its name."""
+        name = next(name for name in _NAMES if name not in config.entries)
+        entry = LocalEntry(name=name, server=self._tools.server(), title="Agents", is_plain=True)
+        return {name: entry}
+
+    async def apply(self, config: "AgentsConfig") -> None:
+        """Use a changed config."""
+        await self.host.apply(config)
+
+    async def close(self) -> None:
+        """End all processes of agents."""
+        await self.host.close()
+
+
+def has_agents(config: Config) -> bool:
+    """True if the config has an agent that is enabled."""
+    agents = config.agents
+    return agents is not None and any(entry.enabled for entry in agents.entries.values())

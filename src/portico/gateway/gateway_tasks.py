@@ -1,0 +1,264 @@
+"""The tasks of a gateway: where they are kept, and how the tools of its members support them."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from portico.catalog.exposed_names import SEPARATOR
+from portico.catalog.merge import ItemRoute
+from portico.config.schema import Config
+from portico.gateway import metatool_definitions
+from portico.gateway.exposure import Exposure
+from portico.gateway.member import Member
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.types import Handler
+from portico.providers.lazy_task_link import LazyTaskLink
+from portico.providers.task_mode import TaskMode
+from portico.providers.task_policy import declares_tasks
+from portico.upstream.upstream import Upstream
+
+if TYPE_CHECKING:
+    from portico.providers.remote_task import TaskRelay
+    from portico.providers.task_endpoint import TaskEndpoint
+    from portico.providers.task_host import TaskHost
+    from portico.tasks.store import TaskStore
+    from portico.tasks.work import Runner
+    from portico.tasks.worker import TaskWorker
+
+_UNKNOWN = TaskMode(is_unknown=True)
+_OUTPUT = b'"outputSchema"'
+
+
+class TaskMembers(Protocol):
+    """The members that tasks call."""
+
+    config: Config
+    members: dict[str, Member]
+
+    async def wait_for_catalog(self, server: str) -> None:
+        """Wait until the tools of a member are known, or not to be had."""
+        ...
+
+
+class GatewayTasks:
+    """The tasks of all endpoints of one gateway."""
+
+    def __init__(self, worker: "Callable[[], TaskWorker]", scope: str) -> None:
+        """`worker` is called when there is a first task."""
+        self._make_worker = worker
+        self._scope = scope
+        self._endpoints: dict[str, LazyTaskLink] = {}
+        self._members: TaskMembers | None = None
+        self._more: dict[str, tuple[Runner, Callable[[], int]]] = {}
+        self.find: Callable[[str], object] = lambda _: None
+        """Creates the endpoint with this name, if it is not there."""
+
+    @cached_property
+    def host(self) -> "TaskHost":
+        """The worker and its runners."""
+        from portico.providers.remote_task import RemoteTaskRunner
+        from portico.providers.task_host import TaskHost
+
+        host = TaskHost(self._make_worker(), self._scope)
+        host.calls.find = self._handler
+        host.follow_remote(RemoteTaskRunner(self._relay))
+        for kind, (runner, limit) in self._more.items():
+            host.worker.register(kind, runner, limit)
+        return host
+
+    def add_kind(self, name: str, runner: "Runner", limit: Callable[[], int]) -> str:
+        """Also run tasks of another kind, up to this many at once; return the kind."""
+        kind = f"{name}@{self._scope}"
+        self._more[kind] = (runner, limit)
+        if self.is_open:
+            self.host.worker.register(kind, runner, limit)
+        return kind
+
+    @property
+    def is_open(self) -> bool:
+        """True once there was a task."""
+        return "host" in self.__dict__
+
+    @property
+    def running(self) -> int:
+        """The number of tasks that run here."""
+        return self.host.worker.running if self.is_open else 0
+
+    @property
+    def is_busy(self) -> bool:
+        """True while tasks run here, or wait to."""
+        return self.is_open and self.host.worker.is_busy
+
+    def serve(self, members: TaskMembers, find: Callable[[str], object]) -> None:
+        """Use these members; `find` makes sure that an endpoint exists."""
+        self._members = members
+        self.find = find
+
+    def link(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> LazyTaskLink:
+        """Return the link of an endpoint."""
+        made = self._endpoints[at] = LazyTaskLink(lambda: self._endpoint(at, policy))
+        self.look()
+        return made
+
+    def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskEndpoint":
+        from portico.providers.task_endpoint import TaskEndpoint
+
+        return TaskEndpoint(lambda: self.host, at, policy)
+
+    def look(self) -> None:
+        """Let the links see every call if a tool requires tasks, or if calls become tasks after a
+        time."""
+        members = self._members
+        if members is None:
+            return
+        config = members.config
+        by_time = config.gateway.sync_budget_s is not None or config.has_budgets
+        needed = by_time or any(member.requires_tasks for member in members.members.values())
+        for endpoint in self._endpoints.values():
+            endpoint.is_attentive = needed
+
+    def _handler(self, at: str) -> Handler | None:
+        if at not in self._endpoints:
+            self.find(at)
+        endpoint = self._endpoints.get(at)
+        return None if endpoint is None else endpoint.handler
+
+    def _relay(self, server: str) -> "TaskRelay | None":
+        members: Mapping[str, Member] = {} if self._members is None else self._members.members
+        member = members.get(server)
+        provider = None if member is None else member.provider
+        return provider.relay if isinstance(provider, Upstream) else None
+
+    async def close(self, within_s: float) -> None:
+        """Wait for running tasks, up to a time, then interrupt them."""
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
+        if self.is_open:
+            await self.host.worker.close(within_s)
+
+
+class MergedTaskPolicy:
+    """How the tools of all members support tasks, at an endpoint of several."""
+
+    is_declared = True
+    names_servers = True
+
+    def __init__(self, registry: TaskMembers, exposure: Exposure, *, explains: bool) -> None:
+        """`explains` if the endpoint has tools for tasks."""
+        self._registry = registry
+        self._exposure = exposure
+        self._explains = explains
+
+    def mode(self, request: Request) -> TaskMode | None:
+        """Return how the called tool supports tasks."""
+        place = self._place(request)
+        if place is None:
+            return None if request.name in metatool_definitions.RESERVED else _UNKNOWN
+        member = self._registry.members.get(place[0].server)
+        return None if member is None else member.task_mode(place[1])
+
+    async def ready(self, request: Request) -> bool:
+        """Wait until the tools of the server in a tool's name are known."""
+        await self._registry.wait_for_catalog(request.name.partition(SEPARATOR)[0])
+        return self._place(request) is not None
+
+    def budget_s(self, request: Request) -> float | None:
+        """Return the time after which a call becomes a task."""
+        default = self._registry.config.gateway.sync_budget_s
+        if default is None and not self._registry.config.has_budgets:
+            return None
+        place = self._place(request)
+        if place is None:
+            return None
+        entry = self._registry.config.entries.get(place[0].server)
+        own = None if entry is None else entry.sync_budget_s
+        return default if own is None else own
+
+    def explains(self, request: Request) -> bool:
+        """True if a client without tasks can get a text: official clients refuse one in place of a
+        structured result."""
+        if not self._explains or (request.version.modern and declares_tasks(request)):
+            return False
+        place = self._place(request)
+        if place is None:
+            return False
+        return bool(request.asked) or _OUTPUT not in place[0].raw("tools", place[1])
+
+    def server_of(self, context: Context) -> str:
+        """Return the member that the router chose."""
+        return context.target[0] if context.target is not None else ""
+
+    def _place(self, request: Request) -> ItemRoute | None:
+        return self._exposure.whole.tools.get(request.name)
+
+
+class MemberTaskPolicy:
+    """How the tools of one member support tasks, at its own endpoint."""
+
+    names_servers = False
+
+    def __init__(self, registry: TaskMembers, member: Member) -> None:
+        self._registry = registry
+        self._member = member
+
+    @property
+    def is_declared(self) -> bool:
+        """True if the member declares tasks: the endpoint shows its capabilities."""
+        return self._member.has_tasks
+
+    def mode(self, request: Request) -> TaskMode | None:
+        """Return how the called tool supports tasks."""
+        if self._member.provider.offered() is None:
+            return _UNKNOWN  # only the list of a single client is known
+        return self._member.task_mode(request.name)
+
+    async def ready(self, request: Request) -> bool:
+        """Wait until the tools of the member are known."""
+        await self._registry.wait_for_catalog(self._member.name)
+        return self._member.provider.offered() is not None
+
+    def budget_s(self, request: Request) -> float | None:
+        """Return the time after which a call becomes a task."""
+        own = getattr(self._member.entry, "sync_budget_s", None)
+        return self._registry.config.gateway.sync_budget_s if own is None else own
+
+    def explains(self, request: Request) -> bool:
+        """Return False: all names at this endpoint belong to the member."""
+        return False
+
+    def server_of(self, context: Context) -> str:
+        """Return the member."""
+        return self._member.name
+
+
+def file_store(folder: str, config: Config) -> "TaskStore":
+    """Return the store in a folder, with the limits of a config."""
+    from portico.tasks.record import TaskLimits
+    from portico.tasks.store import tasks_in_folder
+
+    kept = config.kept_tasks
+    limits = TaskLimits(
+        in_progress=config.tasks.in_progress, kept=kept.count, max_ttl_s=kept.days * 86400
+    )
+    return tasks_in_folder(folder, limits)
+
+
+def has_store(folder: str) -> bool:
+    """True if a task was ever stored in a folder."""
+    return os.path.exists(os.path.join(folder, "tasks.db"))
+
+
+def is_writable(folder: str) -> bool:
+    """True if a store can be created in a folder, which may not exist yet."""
+    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def memory_store() -> "TaskStore":
+    """Return a store that ends with this process."""
+    from portico.tasks.store import tasks_in_memory
+
+    return tasks_in_memory()

@@ -1,0 +1,60 @@
+"""A call as a task: the task in which a handler runs, and the ways to become one."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+
+class RunningTask(Protocol):
+    """The task in which a handler runs; its client may have left, and queries its state later."""
+
+    @property
+    def id(self) -> str:
+        """The id that clients use."""
+        ...
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once its client has requested its end."""
+        ...
+
+    async def message(self, text: str) -> None:
+        """Show clients this text as the task's status."""
+        ...
+
+    async def supplied_result(self) -> Any:
+        """Wait for the result that another part of the program supplies with
+        `server.supply_result`."""
+        ...
+
+
+class Tasking(Protocol):
+    """The way of a call to become a task, and its task once it is one."""
+
+    @property
+    def task(self) -> RunningTask | None:
+        """The task, if there is one by now."""
+        ...
+
+    async def begin(self) -> RunningTask | None:
+        """Make the call a task; None if its client cannot have one."""
+        ...
+
+
+class TaskWish(Struct, frozen=True):
+    """The right of a server to answer a call with a task of its own."""
+
+    ttl_ms: float | None = None
+    """How long the client requires it to be kept; None for no requirement."""
+
+
+class CreatedTask(Struct):
+    """The task of its own with which a server answered a call."""
+
+    id: str
+    modern: bool
+    """True if the server is of the modern era."""
+    ttl_s: float | None = None
+    tell: Callable[[bytes], None] | None = None
+    """Receives the params of its progress; None passes them to the client's session."""

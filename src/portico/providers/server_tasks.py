@@ -1,0 +1,113 @@
+"""The tasks of a `Server`: in memory, or in a store that it was given."""
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.types import Provider
+from portico.providers.functions import FunctionProvider
+from portico.providers.task_endpoint import TaskEndpoint
+from portico.providers.task_host import TaskHost
+from portico.providers.task_mode import TaskMode
+from portico.providers.task_policy import TaskPolicy
+from portico.state.report import report
+from portico.tasks.worker import TaskWorker
+
+if TYPE_CHECKING:
+    from portico.tasks.store import TaskStore
+
+_AT = ""
+
+
+class ServerTasks(TaskPolicy):
+    """The tasks of one server, which all of its endpoints share."""
+
+    names_servers = False
+
+    def __init__(
+        self,
+        name: str,
+        providers: Sequence[Provider],
+        store: "TaskStore | str | os.PathLike[str] | None",
+    ) -> None:
+        """`store` may be a folder."""
+        self._name = name
+        self._providers = providers
+        self._given = store
+        self._worker: TaskWorker | None = None
+        self._endpoints: list[TaskEndpoint] = []
+
+    @cached_property
+    def host(self) -> TaskHost:
+        """The worker of the tasks, created when there is a first one."""
+        self._worker = TaskWorker(self._open, report=report)
+        host = TaskHost(self._worker, f"server:{self._name}")
+        host.calls.find = lambda _: self._endpoints[0].handler if self._endpoints else None
+        return host
+
+    def _open(self) -> "TaskStore":
+        from portico.tasks.store import TaskStore, tasks_in_folder, tasks_in_memory
+
+        if self._given is None:
+            return tasks_in_memory()
+        if isinstance(self._given, TaskStore):
+            return self._given
+        return tasks_in_folder(os.fspath(self._given))
+
+    def link(self) -> TaskEndpoint:
+        """Return the link for one endpoint."""
+        made = TaskEndpoint(lambda: self.host, _AT, self)
+        self._endpoints.append(made)
+        self.look()
+        return made
+
+    def look(self) -> None:
+        """Let the links see every call if a tool requires tasks."""
+        modes = [
+            tool.mode
+            for provider in self._providers
+            if isinstance(provider, FunctionProvider)
+            for tool in provider.tools.values()
+        ]
+        needed = any(mode is not None and mode.is_required for mode in modes)
+        for endpoint in self._endpoints:
+            endpoint.is_attentive = needed
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """Continue the tasks of an earlier process; at the end, interrupt those that run."""
+        if self._given is not None:
+            self.host.worker.start()
+        try:
+            yield
+        finally:
+            for endpoint in self._endpoints:
+                await endpoint.close()
+            worker, self._worker = self._worker, None
+            if worker is not None:
+                self.__dict__.pop("host", None)
+                await worker.close()
+
+    # The policy of its endpoints.
+
+    @property
+    def is_declared(self) -> bool:
+        """True if a tool supports tasks."""
+        return any("tasks" in provider.offer().declared for provider in self._providers)
+
+    def mode(self, request: Request) -> TaskMode | None:
+        """Return how the called tool supports tasks."""
+        for provider in self._providers:
+            if isinstance(provider, FunctionProvider):
+                tool = provider.tools.get(request.name)
+                if tool is not None:
+                    return tool.mode
+        return None
+
+    def server_of(self, context: Context) -> str:
+        """Return an empty text: no other server answers."""
+        return ""

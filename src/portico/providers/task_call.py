@@ -1,0 +1,312 @@
+"""Calls that run as tasks: their requests in the store, and the runner that makes them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from portico.model.context import LOCAL, Context, Peer
+from portico.model.errors import McpError
+from portico.model.message import Meta, Request, Response
+from portico.model.session import Session
+from portico.model.tasking import RunningTask
+from portico.model.types import Handler
+from portico.model.version import version_of
+from portico.protocol.codec import encode, mcp_error_response, notification
+from portico.protocol.eras import is_input_required, members, modern_question
+from portico.protocol.tasks import RELATED
+from portico.providers.task_wire import outcome_of, related
+from portico.tasks.record import TaskRecord
+from portico.tasks.work import TaskOutcome, Work
+from portico.tasks.worker import failed_outcome
+
+IDEMPOTENCY_KEY = "portico/idempotencyKey"
+"""In the `_meta` of a task's call: the same key for every attempt at the same work."""
+MAX_ROUNDS = 20
+_PROGRESS = "notifications/progress"
+_ID = b'"task"'
+
+
+class StoredCall(Struct, kw_only=True, omit_defaults=True):
+    """The input of a task: a call of a tool, and what its client declared."""
+
+    at: str = ""
+    """The endpoint that received the call."""
+    name: str
+    params: Raw
+    version: str
+    capabilities: Raw
+    info: Raw
+    names_servers: bool = False
+    asked: str = ""
+
+
+def stored_call(at: str, request: Request, context: Context) -> bytes:
+    """Return a call as the input of a task."""
+    fields = members(request.params)
+    for key in ("task", "inputResponses", "requestState"):
+        fields.pop(key, None)
+    session = context.session
+    call = StoredCall(
+        at=at,
+        name=request.name,
+        params=Raw(encode(fields)),
+        version=request.version.text,
+        capabilities=Raw(encode(context_capabilities(request, context))),
+        info=Raw(request.meta.client_info or encode(session.client_info if session else {})),
+        names_servers=session is not None and session.names_servers,
+        asked=request.asked,
+    )
+    return encode(call)
+
+
+def context_capabilities(request: Request, context: Context) -> Mapping[str, Any]:
+    """Return the capabilities of a request's client."""
+    if request.meta.client_capabilities:
+        found: dict[str, Any] = msgspec.json.decode(request.meta.client_capabilities)
+        return found
+    return {} if context.session is None else context.session.capabilities
+
+
+class TaskPeer:
+    """The way from a running call to its client: through the task.
+
+    Progress becomes the task's status, a question waits in the task, and log messages are dropped.
+    """
+
+    def __init__(self, work: Work, live: Callable[[bytes], None] | None = None) -> None:
+        """`live` sends the params of progress to a legacy client that is still connected."""
+        self._work = work
+        self._live = live
+
+    async def notify(self, message: bytes) -> None:
+        """Show progress as the task's status."""
+        fields = members(message)
+        if bytes(fields.get("method", b"")) != b'"%s"' % _PROGRESS.encode():
+            return
+        params = members(fields.get("params", b""))
+        if self._live is not None:
+            self._live(encode(params))
+        text = params.get("message")
+        await self._work.progress(str(msgspec.json.decode(text)) if text else "in progress")
+
+    async def ask(self, method: str, params: bytes) -> bytes:
+        """Park a question in the task, and wait for its answer."""
+        fields = msgspec.json.decode(params or b"{}", type=dict[str, Any])
+        if isinstance(meta := fields.get("_meta"), dict):
+            meta.pop(RELATED, None)  # the server's own id of the task
+        question = encode({"method": method, "params": modern_question(method, fields)})
+        (answer,) = await self._work.ask([question])
+        return answer
+
+    async def closed(self) -> None:
+        """Wait forever: a task has no connection that could end."""
+        await asyncio.get_running_loop().create_future()
+
+
+class HandlerTask:
+    """The task of a handler."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    @property
+    def id(self) -> str:
+        """The id that clients use."""
+        return self._work.id
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once its client has requested its end."""
+        return self._work.is_cancelled
+
+    async def message(self, text: str) -> None:
+        """Show clients this text as the task's status."""
+        await self._work.progress(text)
+
+    async def supplied_result(self) -> Any:
+        """Wait for the result that `server.supply_result` supplies."""
+        return await SUPPLIED.wait(self.id)
+
+
+class InTask:
+    """The tasking of a call that is a task from its start."""
+
+    def __init__(self, task: RunningTask) -> None:
+        self.task: RunningTask | None = task
+
+    async def begin(self) -> RunningTask | None:
+        """Return the task."""
+        return self.task
+
+
+class OwnTask:
+    """The tasking of a call whose handler stores its task itself."""
+
+    task: RunningTask | None = None
+
+    def __init__(self, is_wanted: bool) -> None:
+        self.is_wanted = is_wanted
+        """True if the client gets the task in place of the result."""
+        self.record: TaskRecord | None = None
+        """The stored task."""
+
+    async def begin(self) -> RunningTask | None:
+        """Return None: the call is not the task."""
+        return None
+
+
+class SuppliedResults:
+    """Results that another part of the program supplies to waiting handlers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+
+    def open(self, id: str) -> None:
+        """Accept a result for a task from now on, before its handler waits for it."""
+        self._waiting[id] = asyncio.get_running_loop().create_future()
+
+    def close(self, id: str) -> None:
+        """Accept no result for a task any more."""
+        future = self._waiting.pop(id, None)
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()  # retrieved, since the handler may not have waited for it
+
+    async def wait(self, id: str) -> Any:
+        """Wait for the result of a task."""
+        return await asyncio.shield(self._waiting[id])
+
+    def supply(self, id: str, value: Any) -> bool:
+        """Pass a result to the handler of a task, from any thread; False if the task does not run,
+        or has a result."""
+        future = self._waiting.get(id)
+        if future is None or future.done():
+            return False
+
+        def settle() -> None:
+            if future.done():
+                return
+            if isinstance(value, BaseException):
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+
+        future.get_loop().call_soon_threadsafe(settle)
+        return True
+
+
+SUPPLIED = SuppliedResults()
+"""Of all tasks of this process: their ids are unique."""
+
+
+async def drive(
+    handler: Handler, request: Request, context: Context, work: Work, answer: Awaitable[Response]
+) -> Response:
+    """Await a call to its end. The questions of a modern result wait in the task, and their answers
+    continue the call."""
+    for _ in range(MAX_ROUNDS):
+        try:
+            response = await answer
+        except McpError as error:
+            response = mcp_error_response(request.id, error)
+        if not request.version.modern or not is_input_required(response.result):
+            return response
+        fields = members(response.result)
+        questions = members(fields.get("inputRequests", b""))
+        answers = await work.ask([bytes(raw) for raw in questions.values()])
+        given = {key: Raw(one) for key, one in zip(questions, answers, strict=True)}
+        params: dict[str, Any] = {**members(request.params), "inputResponses": given}
+        if "requestState" in fields:
+            params["requestState"] = fields["requestState"]
+        request = replace(request, params=encode(params))
+        answer = handler(request, context)
+    why = f"the tool still requires input after {MAX_ROUNDS} rounds"
+    return mcp_error_response(request.id, McpError(why))
+
+
+class CallRunner:
+    """Makes the calls of tasks, each at the endpoint that received it."""
+
+    is_repeatable = False
+    begins_itself = False
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Handler] = {}
+        """By endpoint, the chain behind the tasks of that endpoint."""
+        self.find: Callable[[str], Handler | None] = self.handlers.get
+        self.live: dict[str, Callable[[bytes], None]] = {}
+        """By task, the function that sends progress to its legacy client."""
+
+    def tell_progress(self, id: str, token: bytes, params: bytes) -> None:
+        """Send progress of a task to its legacy client, if that is still connected."""
+        send = self.live.get(id)
+        if send is not None and token:
+            told = {**members(params), "progressToken": Raw(token)}
+            send(notification(_PROGRESS, members(related(encode(told), id))))
+
+    async def run(self, work: Work) -> TaskOutcome:
+        """Make the call."""
+        call = msgspec.json.decode(work.input, type=StoredCall)
+        handler = self.find(call.at)
+        if handler is None:
+            return failed_outcome(f"cannot call {call.name}: its endpoint does not exist any more")
+        request = _request(call, work.task.idempotency_key)
+        token = request.meta.progress_token
+        peer = TaskPeer(work, lambda params: self.tell_progress(work.id, token, params))
+        context = _context(call, work.task.principal, peer)
+        context.tasking = InTask(HandlerTask(work))
+        SUPPLIED.open(work.id)
+        session = context.session
+        assert session is not None
+        try:
+            answer = handler(request, context)
+            response = await drive(handler, request, context, work, answer)
+        except McpError as error:
+            response = mcp_error_response(request.id, error)
+        finally:
+            session.end()
+            SUPPLIED.close(work.id)
+        return outcome_of(response, modern=request.version.modern)
+
+
+def _request(call: StoredCall, key: str) -> Request:
+    version = version_of(call.version)
+    meta = members(members(bytes(call.params)).get("_meta", b""))
+    token = bytes(meta.get("progressToken", b""))
+    capabilities = bytes(call.capabilities) if version.modern else b""
+    info = bytes(call.info) if version.modern else b""
+    return Request(
+        method="tools/call",
+        id=_ID,
+        params=with_key(bytes(call.params), key),
+        version=version,
+        meta=Meta(capabilities, info, "", b"" if version.modern else token),
+        name=call.name,
+        asked=call.asked,
+        is_derived=True,
+    )
+
+
+def with_key(params: bytes, key: str) -> bytes:
+    """Return the params of a call with the idempotency key of its task."""
+    fields = members(params)
+    meta = {**members(bytes(fields.get("_meta", b""))), IDEMPOTENCY_KEY: key}
+    return encode({**fields, "_meta": meta})
+
+
+def _context(call: StoredCall, principal: str, peer: Peer) -> Context:
+    version = version_of(call.version)
+    session = Session(_discard, principal=principal or LOCAL)
+    session.names_servers = call.names_servers
+    if not version.modern:
+        session.version = version
+        session.capabilities = msgspec.json.decode(call.capabilities)
+        session.client_info = msgspec.json.decode(call.info)
+    return Context(principal=principal or LOCAL, session=session, peer=peer, version=version)
+
+
+def _discard(message: bytes) -> None:
+    """Drop a message that belongs to no request: the task's client may have left."""

@@ -1,0 +1,347 @@
+"""The link in front of an endpoint's providers that makes calls tasks."""
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from portico.model.context import Context
+from portico.model.errors import METHOD_NOT_FOUND, McpError
+from portico.model.message import Request, Response
+from portico.model.tasking import CreatedTask, TaskWish
+from portico.model.types import Answer, Handler
+from portico.model.version import Version
+from portico.protocol.codec import encode
+from portico.protocol.eras import members
+from portico.protocol.result_fields import identified
+from portico.protocol.tasks import TASK, task_id
+from portico.providers import task_wire
+from portico.providers.promotion import PromotableCall
+from portico.providers.task_call import OwnTask, stored_call, with_key
+from portico.providers.task_changes import finished_task
+from portico.providers.task_host import FindTasks, stored
+from portico.providers.task_mode import TaskMode
+from portico.providers.task_policy import TaskPolicy, declares_tasks
+from portico.providers.task_requests import TaskMethod, TaskRequests
+from portico.tasks.record import ID_PREFIX, TaskRecord, new_key
+from portico.tasks.work import TaskOutcome, Work
+
+_SINCE = Version.V2025_11_25
+_WAIT_S = 45.0
+"""How long a client without tasks waits for a tool that runs only as a task."""
+Send = Callable[[bytes], Awaitable[None]]
+
+
+class TaskEndpoint:
+    """The tasks of the clients of one endpoint: its link, and the source of its notifications."""
+
+    def __init__(
+        self,
+        host: FindTasks,
+        at: str,
+        policy: TaskPolicy,
+        *,
+        forwards: Callable[[Request, Context], Awaitable[Response]] | None = None,
+        translates: Callable[[Request], bool] = lambda _: True,
+    ) -> None:
+        """`at` names the endpoint among those of the application. `forwards` sends requests to the
+        only server, whose own tasks pass unchanged, unless it `translates` between eras."""
+        self._host = host
+        self._at = at
+        self._policy = policy
+        self._forwards = forwards
+        self._translates = translates
+        self._next: Handler = _not_ready
+        self.is_attentive = False
+        """True if calls may become tasks that their clients do not mention."""
+        self._requests = TaskRequests(host)
+
+    def __call__(self, next: Handler) -> Handler:
+        """Return the link in front of the next handler."""
+        self._next = next
+        policy = self._policy
+
+        def handle(request: Request, context: Context) -> Answer:
+            if request.method == "tools/call":
+                mode, budget_s = policy.mode(request), policy.budget_s(request)
+                return self._call(request, context, mode, budget_s)
+            return self._about(request, context)
+
+        return handle
+
+    @property
+    def handler(self) -> Handler:
+        """The chain behind the link, which makes the calls of tasks."""
+        return self._next
+
+    # Calls.
+
+    def _call(
+        self, request: Request, context: Context, mode: TaskMode | None, budget_s: float | None
+    ) -> Answer:
+        """Make a call a task if its client requests that and its tool supports it."""
+        if context.tasking is not None:
+            return self._next(request, context)  # it is a task already
+        if mode is not None and mode.is_unknown:
+            return self._call_when_known(request, context)
+        wish = self._wish(request)
+        self._check_support(request, mode, wish)
+        if mode is not None and mode.is_own:
+            _drop_task_field(request)
+            return self._run_own(request, context, wish)
+        is_remote = mode is not None and mode.is_remote
+        is_explicit = wish is not None and not request.version.modern
+        if not is_remote or (wish is None and self._forwards is None):
+            _drop_task_field(request)
+        if wish is not None and not is_remote:
+            from_start = mode is not None and not mode.is_manual
+            if is_explicit or from_start:
+                return self._submit(request, context, wish)
+        is_required = mode is not None and mode.is_required
+        if wish is None and is_remote and is_required and self._policy.explains(request):
+            return self._run_required(request, context, budget_s or _WAIT_S)
+        if wish is None and budget_s is None:
+            return self._next(request, context)
+        return self._run(request, context, mode, wish, budget_s)
+
+    async def _call_when_known(self, request: Request, context: Context) -> Response:
+        """Call a tool once its server's tools are known; no task if there is no such tool."""
+        policy = self._policy
+        if not await policy.ready(request):
+            _drop_task_field(request)
+            return await self._next(request, context)
+        return await self._call(request, context, policy.mode(request), policy.budget_s(request))
+
+    def _wish(self, request: Request) -> TaskWish | None:
+        """Return the client's wish for a task, or its ability to have one."""
+        if not self._policy.is_declared or request.version < _SINCE:
+            return None
+        if request.version.modern:
+            return TaskWish() if declares_tasks(request) else None
+        if request.params.find(TASK) < 0 or "task" not in members(request.params):
+            return None
+        ttl_s = task_wire.requested_ttl_s(request)
+        return TaskWish(None if ttl_s is None else ttl_s * 1000)
+
+    def _check_support(
+        self, request: Request, mode: TaskMode | None, wish: TaskWish | None
+    ) -> None:
+        """Raise McpError if the tool forbids or requires a task (tool-level negotiation)."""
+        if request.version < _SINCE or request.asked or not self._policy.is_declared:
+            return
+        if wish is None and mode is not None and mode.is_required:
+            if request.version.modern:
+                raise task_wire.missing_extension()
+            why = f"{request.name} runs only as a task; send `task` in params"
+            raise McpError(why, METHOD_NOT_FOUND)
+        if wish is not None and mode is None and not request.version.modern:
+            why = f"{request.name} does not run as a task; call it without `task` in params"
+            raise McpError(why, METHOD_NOT_FOUND)
+
+    async def _submit(self, request: Request, context: Context, wish: TaskWish) -> Response:
+        """Store a call, which a worker then makes."""
+        host = self._host()
+        ttl_s = None if wish.ttl_ms is None else wish.ttl_ms / 1000
+        input = stored_call(self._at, request, context)
+        task = await stored(host.worker.submit(context.owner, host.call_kind, input, ttl_s))
+        return self._created(request, context, task)
+
+    async def _run_own(self, request: Request, context: Context, wish: TaskWish | None) -> Response:
+        """Make a call whose handler stores its task."""
+        context.tasking = own = OwnTask(is_wanted=wish is not None)
+        response = await self._next(request, context)
+        if own.record is None or wish is None:
+            return response
+        return self._created(request, context, own.record)
+
+    async def _run(
+        self,
+        request: Request,
+        context: Context,
+        mode: TaskMode | None,
+        wish: TaskWish | None,
+        budget_s: float | None,
+    ) -> Response:
+        """Make a call that its server, its handler or a timeout may make a task."""
+        is_manual = mode is not None and mode.is_manual
+        if not is_manual:
+            context.task_wish = wish
+        by_handler = is_manual and wish is not None
+        by_time = budget_s is not None and (wish is not None or self._policy.explains(request))
+        if by_handler or by_time:
+            ended = await self._promotable(request, context).run(budget_s if by_time else None)
+            if isinstance(ended, TaskRecord):
+                if wish is None:
+                    return _explained(request, context, ended, budget_s or 0.0)
+                return self._created(request, context, ended)
+        else:
+            ended = await self._next(request, context)
+        if context.created is not None:
+            return await self._followed(request, context, ended, context.created)
+        if wish is None or request.version.modern or ended.error or self._passes(request):
+            return ended
+        return await self._finished(request, context, ended, wish)
+
+    def _passes(self, request: Request) -> bool:
+        """True if the tasks of the only server pass unchanged."""
+        return self._forwards is not None and not self._translates(request)
+
+    async def _finished(
+        self, request: Request, context: Context, response: Response, wish: TaskWish
+    ) -> Response:
+        """Store the result of a server that made no task: a legacy client that requested one must
+        get one (2025-11-25, result retrieval)."""
+        host, input = self._host(), stored_call(self._at, request, context)
+        ttl_s = None if wish.ttl_ms is None else wish.ttl_ms / 1000
+
+        async def run(_: Work) -> TaskOutcome:
+            return task_wire.outcome_of(response, modern=False)
+
+        adopted = host.worker.adopt(context.owner, host.call_kind, input, run, ttl_s)
+        return self._created(request, context, await stored(adopted))
+
+    def _promotable(self, request: Request, context: Context) -> PromotableCall:
+        host, input = self._host(), stored_call(self._at, request, context)
+        key = new_key()
+        request.params = with_key(request.params, key)
+
+        async def adopt(run: Callable[[Work], Awaitable[TaskOutcome]]) -> TaskRecord:
+            return await host.worker.adopt(context.owner, host.call_kind, input, run, key=key)
+
+        async def conclude(work: Work, response: Response) -> TaskOutcome:
+            if context.created is None or host.remote is None:
+                return task_wire.outcome_of(response, modern=request.version.modern)
+            # The server made a task of its own since.
+            return await host.remote.follow(self._remote_input(request, context), work)
+
+        return PromotableCall(self._next, request, context, adopt, conclude)
+
+    def _remote_input(self, request: Request, context: Context) -> bytes:
+        """Return the input of the task that follows the one that a server has created."""
+        from portico.providers.remote_task import remote_input
+
+        created, policy = context.created, self._policy
+        assert created is not None
+        server, names = policy.server_of(context), policy.names_servers
+        return remote_input(server, created, request, context, names_servers=names)
+
+    async def _followed(
+        self, request: Request, context: Context, response: Response, created: CreatedTask
+    ) -> Response:
+        """Store a task that a server has created, and follow it."""
+        if self._forwards is not None and created.modern == request.version.modern:
+            return response  # the client follows it itself
+        host, task = self._host(), await self._adopted(request, context, created)
+        token = request.meta.progress_token
+        created.tell = lambda params: host.calls.tell_progress(task.id, token, params)
+        return self._created(request, context, task)
+
+    async def _adopted(
+        self, request: Request, context: Context, created: CreatedTask
+    ) -> TaskRecord:
+        """Store a task that a server has created."""
+        host, input = self._host(), self._remote_input(request, context)
+        assert host.remote is not None
+        run, kind = host.remote.run, host.remote_kind
+        return await stored(host.worker.adopt(context.owner, kind, input, run, created.ttl_s))
+
+    async def _run_required(self, request: Request, context: Context, budget_s: float) -> Response:
+        """Call a tool that runs only as a task for a client without tasks: wait for its result, and
+        after a while explain how to get it."""
+        context.task_wish = TaskWish()
+        if not request.version.modern:
+            request.params = encode({**members(request.params), "task": {}})
+        response = await self._next(request, context)
+        if context.created is None:
+            return response
+        task = await self._adopted(request, context, context.created)
+        store = self._host().worker.store
+        ended = await finished_task(store, task.principal, task.id, budget_s)
+        if ended is None or not ended.is_finished:
+            return _explained(request, context, task, budget_s)
+        payload = await stored(store.result(ended))
+        return task_wire.plain_outcome(request, ended, payload, context.server_info)
+
+    def _created(self, request: Request, context: Context, task: TaskRecord) -> Response:
+        if context.session is not None and not request.version.modern:
+            self._requests.tell_session(task, request, context.session)
+        return task_wire.created_response(request, task, time.time(), context.server_info)
+
+    # Requests about tasks.
+
+    def _about(self, request: Request, context: Context) -> Answer:
+        method = self._requests.method(request)
+        if method is None or not self._policy.is_declared or request.version < _SINCE:
+            return self._next(request, context)
+        if self._forwards is None or self._translates(request):
+            return method(self._requests, request, context)
+        if not task_id(request.params).startswith(ID_PREFIX):
+            return self._next(request, context)
+        return self._ours_or_theirs(method, request, context)
+
+    async def _ours_or_theirs(
+        self, method: TaskMethod, request: Request, context: Context
+    ) -> Response:
+        """Answer for a task of ours; the server may be a Portico too, with ids of the same form."""
+        if await self._requests.visible([task_id(request.params)], context):
+            return await method(self._requests, request, context)
+        return await self._next(request, context)
+
+    async def visible_tasks(
+        self, ids: Sequence[str], request: Request, context: Context
+    ) -> list[str]:
+        """Return those of the tasks that a listener can follow; raises McpError."""
+        if not self._policy.is_declared:
+            return []
+        if not declares_tasks(request):
+            raise task_wire.missing_extension()
+        if self._forwards is not None:
+            return list(ids)  # unknown ones have no notifications
+        return await self._requests.visible(ids, context)
+
+    @asynccontextmanager
+    async def following(
+        self, ids: Sequence[str], request: Request, context: Context, send: Send
+    ) -> AsyncGenerator[None, None]:
+        """Send a listener the params of a notification for every state of these tasks."""
+        mine = [id for id in ids if id.startswith(ID_PREFIX)]
+        ours = await self._requests.visible(mine, context) if mine else []
+        others = [id for id in ids if id not in ours]
+        async with AsyncExitStack() as stack:
+            if ours:
+                following = self._requests.following(ours, context, send)
+                await stack.enter_async_context(following)
+            if others and self._forwards is not None:
+                from portico.providers.task_listening import listening
+
+                listened = listening(self._forwards, others, request, send)
+                await stack.enter_async_context(listened)
+            yield
+
+    async def close(self) -> None:
+        """Stop sending notifications."""
+        await self._requests.close()
+
+
+def _drop_task_field(request: Request) -> None:
+    """Remove the wish for a task from a call that its own server must not see as one."""
+    if request.params.find(TASK) >= 0:
+        fields = members(request.params)
+        if fields.pop("task", None) is not None:
+            request.params = encode(fields)
+
+
+def _explained(request: Request, context: Context, task: TaskRecord, after_s: float) -> Response:
+    """Return a text that explains how a client without tasks gets the result later."""
+    lines = [
+        f"{request.name} is still running after {after_s:g} s. It continues as task {task.id}.",
+        f'Call task_status with {{"task_id": "{task.id}", "wait_s": 50}} for its result.',
+    ]
+    data = {"task_id": task.id, "status": "working"}
+    result = task_wire.ends_with_text(request.version, lines, data)
+    if request.version.modern:
+        result = identified(result, context.server_info)
+    return Response(id=request.id, result=encode(result))
+
+
+def _not_ready(request: Request, context: Context) -> Answer:
+    raise McpError("the endpoint is not ready")

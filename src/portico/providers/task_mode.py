@@ -1,0 +1,55 @@
+"""How a tool supports tasks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from portico.model.errors import RegistrationError
+
+MANUAL, REQUIRED, OPTIONAL = "manual", "required", "optional"
+OWN = "own"
+"""For tools of Portico itself, whose handlers store their tasks."""
+
+
+class TaskMode(Struct, frozen=True):
+    """How a tool supports tasks."""
+
+    is_required: bool = False
+    is_manual: bool = False
+    """True if its handler decides when the call becomes a task."""
+    is_remote: bool = False
+    """True if its server creates the tasks itself."""
+    is_unknown: bool = False
+    """True if no tool has the name, or its server was not listed yet."""
+    is_own: bool = False
+    """True if its handler stores the task itself, with `OwnTask`."""
+
+
+def registered_mode(task: object) -> TaskMode | None:
+    """Return the mode for the `task` of a registration; raises RegistrationError."""
+    modes = {
+        False: None,
+        None: None,
+        True: TaskMode(),
+        REQUIRED: TaskMode(is_required=True),
+        MANUAL: TaskMode(is_manual=True),
+        OWN: TaskMode(is_own=True),
+    }
+    if isinstance(task, bool | str | None) and task in modes:
+        return modes[task]
+    raise RegistrationError(f"task must be True, 'required' or 'manual', not {task!r}")
+
+
+def defined_mode(definition: Mapping[str, Any]) -> TaskMode | None:
+    """Return the mode that a tool's definition declares."""
+    execution = definition.get("execution")
+    support = execution.get("taskSupport") if isinstance(execution, Mapping) else None
+    if support not in (OPTIONAL, REQUIRED):
+        return None
+    return TaskMode(is_required=support == REQUIRED)
+
+
+def task_support(mode: TaskMode) -> dict[str, Any]:
+    """Return the field of a definition that declares a mode (2025-11-25)."""
+    return {"taskSupport": REQUIRED if mode.is_required else OPTIONAL}

@@ -1,0 +1,51 @@
+"""How the tools of an endpoint support tasks, and which clients do."""
+
+from typing import Protocol
+
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.protocol.eras import members
+from portico.protocol.tasks import EXTENSION, TASKS
+from portico.providers.task_mode import TaskMode
+
+
+class TaskPolicy(Protocol):
+    """How the tools of one endpoint support tasks."""
+
+    @property
+    def is_declared(self) -> bool:
+        """True if the endpoint declares tasks to clients."""
+        ...
+
+    def mode(self, request: Request) -> TaskMode | None:
+        """Return how the called tool supports tasks; None if it does not."""
+        ...
+
+    async def ready(self, request: Request) -> bool:
+        """Wait until the called tool is known; False if there is none."""
+        return True
+
+    def budget_s(self, request: Request) -> float | None:
+        """Return the time after which this call becomes a task by itself; None for never."""
+        return None
+
+    def explains(self, request: Request) -> bool:
+        """True if a client without tasks can get a text instead of the result of this call."""
+        return False
+
+    @property
+    def names_servers(self) -> bool:
+        """True if questions name their server."""
+        ...
+
+    def server_of(self, context: Context) -> str:
+        """Return the server that answered a call."""
+        ...
+
+
+def declares_tasks(request: Request) -> bool:
+    """True if a modern request declares the extension for tasks."""
+    raw = request.meta.client_capabilities
+    if raw.find(TASKS) < 0 and raw.find(b"\\") < 0:
+        return False
+    return EXTENSION in members(members(raw).get("extensions", b""))

@@ -1,0 +1,112 @@
+"""The tasks of a wrapped server: its own within one era, translated across eras."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from portico.catalog.catalog import Catalog
+from portico.catalog.namespaced import can_create_tasks
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.protocol.tasks import support_of
+from portico.providers.lazy_task_link import LazyTaskLink
+from portico.providers.task_mode import TaskMode
+from portico.providers.task_policy import TaskPolicy
+from portico.state.report import report
+from portico.upstream.upstream import Upstream
+
+if TYPE_CHECKING:
+    from portico.providers.task_endpoint import TaskEndpoint
+    from portico.providers.task_host import TaskHost
+    from portico.tasks.store import TaskStore
+    from portico.tasks.worker import TaskWorker
+
+_REMOTE, _REQUIRED = TaskMode(is_remote=True), TaskMode(is_remote=True, is_required=True)
+
+
+class WrapTasks(TaskPolicy):
+    """The tasks of one upstream, and the link in front of it."""
+
+    names_servers = False
+
+    def __init__(self, upstream: Upstream, scope: str) -> None:
+        """Only processes with the same `scope` follow each other's tasks."""
+        self._upstream = upstream
+        self._scope = scope
+        self._worker: TaskWorker | None = None
+        self._required: frozenset[str] = frozenset()
+        self.link = LazyTaskLink(self._endpoint)
+        upstream.watch(lambda change: self._look() if not change.kind else None)
+        self._look()
+
+    def _endpoint(self) -> "TaskEndpoint":
+        from portico.providers.task_endpoint import TaskEndpoint
+
+        relay = self._upstream.relay
+        return TaskEndpoint(
+            lambda: self.host, "", self, forwards=relay, translates=self._translates
+        )
+
+    @cached_property
+    def host(self) -> "TaskHost":
+        """The follower of tasks of the other era, created when there is a first one."""
+        from portico.providers.remote_task import RemoteTaskRunner
+        from portico.providers.task_host import TaskHost
+        from portico.tasks.worker import TaskWorker
+
+        self._worker = TaskWorker(_open_store, report=report)
+        host = TaskHost(self._worker, self._scope)
+        host.calls.find = lambda _: self.link.handler
+        host.follow_remote(RemoteTaskRunner(lambda _: self._upstream.relay))
+        return host
+
+    def _look(self) -> None:
+        """See every call if a tool requires tasks of clients that cannot know."""
+        self._required = frozenset().union(*map(_required_tools, self._catalogs()))
+        self.link.is_attentive = bool(self._required)
+
+    def _catalogs(self) -> list[Catalog]:
+        """Return all that is known: a client that accepts questions may have its own."""
+        return [catalog for catalog, _ in self._upstream.published()]
+
+    def _translates(self, request: Request) -> bool:
+        """True if the server is only of the other era: all tasks of this client are ours."""
+        modern = request.version.modern
+        return all(catalog.offer.version.modern != modern for catalog in self._catalogs())
+
+    async def close(self) -> None:
+        """Leave the tasks to the next process that wraps this server."""
+        await self.link.close()
+        if self._worker is not None:
+            await self._worker.close()
+
+    # The policy of its link.
+
+    @property
+    def is_declared(self) -> bool:
+        """True if the server declares tasks, in its era."""
+        return any(can_create_tasks(catalog.offer) for catalog in self._catalogs())
+
+    def mode(self, request: Request) -> TaskMode:
+        """Return that the server decides. A legacy server cannot tell a modern client that a tool
+        requires a task, so we do."""
+        is_required = request.version.modern and request.name in self._required
+        return _REQUIRED if is_required else _REMOTE
+
+    def server_of(self, context: Context) -> str:
+        """Return the server's name."""
+        return self._upstream.name
+
+
+def _required_tools(catalog: Catalog) -> frozenset[str]:
+    if catalog.offer.version.modern or not can_create_tasks(catalog.offer):
+        return frozenset()
+    tools = catalog.offer.listed("tools")
+    pairs = zip(tools.keys, tools.items, strict=True)
+    return frozenset(name for name, raw in pairs if support_of(raw) == "required")
+
+
+def _open_store() -> "TaskStore":
+    from portico.config.paths import state_folder
+    from portico.tasks.store import tasks_in_folder
+
+    return tasks_in_folder(state_folder())

@@ -1,0 +1,51 @@
+"""Probes: an agent is checked without a prompt."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portico.agents.delegation import AgentLaunch
+from portico.agents.failures import AgentFailed, LoginRequired
+from portico.agents.probe import probe
+from portico.config.agents_schema import AgentTimeouts
+from tests.agents.rig import launch, log_of
+
+
+async def test_a_probe_shows_what_the_agent_is_and_sends_no_prompt(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = {
+        "log": str(log),
+        "capabilities": {"loadSession": True, "sessionCapabilities": {"close": {}}},
+    }
+    profile = await probe(launch(script=script), str(tmp_path))
+    assert (profile.name, profile.version) == ("Fake Agent", "1.0")
+    assert profile.has("loadSession")
+    assert not profile.has("mcpCapabilities", "http")
+    methods = [one["method"] for one in log_of(log, "client")]
+    assert methods == ["initialize", "session/new", "session/close"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        ({"error": {"code": -32000, "message": "log in"}}, LoginRequired, "fake needs a login"),
+        ({"error": {"code": -32603, "message": "no"}}, AgentFailed, "did not open a session: no"),
+        ("hang", AgentFailed, "fake did not start within"),
+    ],
+)
+async def test_a_probe_raises_why_the_agent_cannot_be_used(
+    tmp_path: Path, answer: Any, error: type[Exception], message: str
+) -> None:
+    agent = launch(script={"answers": {"session/new": answer}}, timeouts=AgentTimeouts(start=0.5))
+    with pytest.raises(error, match=message):
+        await probe(agent, str(tmp_path))
+
+
+async def test_of_a_command_only_its_existence_is_checked(tmp_path: Path) -> None:
+    found = AgentLaunch(name="tool", kind="cli", argv=(sys.executable,))
+    assert (await probe(found, str(tmp_path))).name == "tool"
+    missing = AgentLaunch(name="tool", kind="line", argv=("no-such-tool",))
+    with pytest.raises(AgentFailed, match="there is no command 'no-such-tool'"):
+        await probe(missing, str(tmp_path))

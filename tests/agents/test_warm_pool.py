@@ -1,0 +1,126 @@
+"""Warm processes: started in advance, handed over once, replaced, and all ended."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from portico.agents.run_turn import run_turn
+from portico.agents.warm_pool import WarmPool
+from portico.config.agents_schema import AgentPool
+from portico.process.guardian import GUARDIAN
+from tests.agents.rig import FakePort, is_alive, launch, prompt
+from tests.support.backoff import until
+from tests.support.clock import Clock
+
+
+@asynccontextmanager
+async def pool(agent: Any = None, **limits: Any) -> AsyncIterator[WarmPool]:
+    opened = WarmPool(agent or launch(), AgentPool(**limits))
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+def pids() -> list[int]:
+    """The processes of this test that run."""
+    return [group for group in GUARDIAN.groups.values() if group]
+
+
+async def test_none_is_started_before_the_first_use() -> None:
+    async with pool(max=2) as warm:
+        warm.start()
+        assert pids() == []
+        assert warm.take() is None
+        await until(lambda: warm.status.ready == 2)
+        assert (warm.status.hits, warm.status.misses) == (0, 1)
+
+
+async def test_the_minimum_is_started_at_once_and_a_hit_is_replaced(tmp_path: Path) -> None:
+    async with pool(min=1, max=1) as warm:
+        warm.start()
+        await until(lambda: warm.status.ready == 1)
+        connection = warm.take()
+        assert connection is not None
+        assert connection.profile.name == "Fake Agent"
+        outcome = await run_turn(connection.launch, prompt(tmp_path), FakePort(), connection)
+        assert outcome.text == "done"
+        assert outcome.timings.is_warm
+        await until(lambda: warm.status.ready == 1)
+        assert warm.status.hits == 1
+
+
+async def test_closing_ends_all_processes() -> None:
+    async with pool(min=2, max=2) as warm:
+        warm.start()
+        await until(lambda: warm.status.ready == 2)
+        started = pids()
+        assert len(started) == 2
+    assert not any(map(is_alive, started))
+
+
+async def test_a_dead_process_is_replaced_after_a_pause(clock: Clock) -> None:
+    async with pool(min=1, max=1) as warm:
+        warm.start()
+        await until(lambda: warm.status.ready == 1)
+        (pid,) = pids()
+        os.kill(pid, 9)
+        await until(lambda: warm.status.problem != "")
+        assert "was killed by SIGKILL" in warm.status.problem
+        assert warm.status.ready == 0
+        await clock.advance(2)
+        await until(lambda: warm.status.ready == 1)
+
+
+async def test_a_process_that_died_unnoticed_costs_only_a_cold_start(tmp_path: Path) -> None:
+    async with pool(min=1, max=1) as warm:
+        warm.start()
+        await until(lambda: warm.status.ready == 1)
+        (pid,) = pids()
+        connection = warm.take()
+        os.kill(pid, 9)
+        outcome = await run_turn(launch(), prompt(tmp_path), FakePort(), connection)
+        assert outcome.text == "done"
+        assert not outcome.timings.is_warm
+
+
+async def test_old_processes_go_and_only_the_minimum_is_renewed(clock: Clock) -> None:
+    async with pool(min=1, max=3, max_age_s=100) as warm:
+        warm.take()
+        await until(lambda: warm.status.ready == 3)
+        before = set(pids())
+        await clock.advance(101)
+        await until(lambda: warm.status.ready == 1 and len(set(pids())) == 1)
+        assert not before & set(pids())
+
+
+async def test_a_start_that_fails_is_tried_again_after_growing_pauses(
+    tmp_path: Path, clock: Clock
+) -> None:
+    count = tmp_path / "count"
+    script = f"echo x >> {count}; exit 3"
+    agent = launch()
+    broken = type(agent)(name="broken", argv=("sh", "-c", script))
+
+    def starts() -> int:
+        return len(count.read_text().split()) if count.exists() else 0
+
+    async with pool(broken, min=1, max=1) as warm:
+        warm.start()
+        await until(lambda: warm.status.problem != "")
+        assert starts() == 1
+        await clock.advance(1.5)
+        await until(lambda: warm.status.failures == 2)
+        assert starts() == 2
+        await clock.advance(1.5)  # the pause is two seconds now
+        assert starts() == 2
+        assert warm.take() is None
+
+
+async def test_a_pool_without_room_never_starts_one() -> None:
+    async with pool(max=0) as warm:
+        assert warm.take() is None
+        assert warm.status.ready == 0
+        assert pids() == []

@@ -1,0 +1,153 @@
+"""`portico agents`: the list of agents, and the explanation of a choice."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from portico.agents.quotas import quotas_in_folder
+from portico.agents.usage import AgentUsage
+from portico.cli.main import main
+from portico.config.agents_schema import RateLimit
+from portico.config.paths import state_folder
+
+CONFIG = """
+[[agents]]
+id = "shell"
+command = "/bin/sh"
+capabilities = ["code", "docs"]
+rate_limit = { requests_per_minute = 2, cost_per_day = 1.5 }
+
+[[agents]]
+id = "line"
+kind = "line"
+command = "/bin/sh"
+args = ["${MISSING}"]
+capabilities = ["code"]
+
+[[agents]]
+id = "off"
+command = "/bin/sh"
+capabilities = ["code"]
+enabled = false
+
+[[routing.rules]]
+task_type = "code"
+keywords = ["parser"]
+preferred_agents = ["line", "shell"]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MISSING", raising=False)
+    path = tmp_path / "portico.toml"
+    path.write_text(CONFIG)
+    return str(path)
+
+
+async def use(prompts: int) -> None:
+    """Use the first agent."""
+    quotas = quotas_in_folder(state_folder())
+    for _ in range(prompts):
+        assert await quotas.start("shell", RateLimit()) is None
+    usage = AgentUsage(total_tokens=1234, cost=0.5, currency="USD")
+    assert await quotas.finish("t1", "shell", "completed", usage)
+    assert await quotas.finish("t2", "shell", "failed", AgentUsage())
+    await quotas.close()
+
+
+def test_the_list_has_the_state_and_the_quota_of_each_agent(
+    config: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["agents", "--config", config]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[2:5]] == [
+        ["shell", "ready", "2"],
+        ["line", "unavailable", "no"],
+        ["off", "disabled", "no"],
+    ]
+    assert "2 requests/min, 1.5 cost/day" in lines[2]
+    assert lines[5].startswith("  line: agents[1].args[0]: MISSING is not set")
+    assert lines[6] == "  line: unsupervised, as it cannot request permissions"
+    # A command that only shows something leaves nothing behind.
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_list_has_the_use_of_each_agent_and_unknown_is_not_0(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(use(2))
+    assert main(["agents", "--config", config]) == 0
+    shell = capsys.readouterr().out.splitlines()[2]
+    assert "over quota" in shell
+    assert "0 requests/min, 1 cost/day  1 completed, 1 failed  1,234   0.50 USD" in shell
+    assert main(["agents", "--json", "--config", config]) == 0
+    agents = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
+    assert agents["shell"]["free_at"] is not None
+    assert agents["shell"]["totals"]["tasks"] == {"completed": 1, "failed": 1}
+    assert agents["line"]["totals"]["tokens"] is None
+    assert [agents[id]["supervised"] for id in ("shell", "line")] == [True, False]
+
+
+def test_an_explanation_shows_rules_skipped_agents_and_the_choice(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["agents", "explain", "write", "a", "parser", "--type", "code", "--config", config]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rule 1 (line, shell) matches: the prompt has the keyword 'parser'"
+    assert lines[1].startswith("skipped by rule 1: line cannot run: agents[1].args[0]: MISSING")
+    assert lines[2] == "shell, by rule 1: the prompt has the keyword 'parser'"
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["agent"], found["via"]) == ("shell", "rule 1")
+    assert [one["agent"] for one in found["skipped"]] == ["line"]
+    assert main([*words, "--agent", "shell"]) == 0
+    assert capsys.readouterr().out == "shell, by request: the request names it\n"
+
+
+def test_an_explanation_without_an_agent_fails_with_the_reason(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["agents", "explain", "x", "--config", config]
+    assert main([*words, "--type", "poetry"]) == 1
+    assert capsys.readouterr().err == (
+        "portico: no agent accepts tasks of type 'poetry'; choose from code, docs\n"
+    )
+    assert main([*words, "--type", "code", "--agent", "off"]) == 1
+    assert "off is disabled" in capsys.readouterr().err
+    asyncio.run(use(2))
+    assert main([*words, "--type", "docs", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["agent"], found["free_at"] is None) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["exlain", "x"], "there is no action 'exlain'; use explain or test, or none for the list"),
+        (["explain", "--type", "code"], "explain needs a PROMPT"),
+        (["explain", "x"], "explain needs --type TYPE, the type of the task"),
+        (["--type", "code"], "--type works only with explain"),
+        (["--agent", "a"], "--agent works only with explain"),
+    ],
+)
+def test_wrong_usage_is_explained(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["agents", *words]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"portico agents: error: {expected}"
+
+
+def test_a_config_without_agents_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text("[agents_defaults]\n")
+    assert main(["agents", "--config", str(path)]) == 1
+    assert capsys.readouterr().err == (
+        f"portico: {path}: no agent is configured; add an [[agents]] table with a preset\n"
+    )

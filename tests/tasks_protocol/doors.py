@@ -1,0 +1,103 @@
+"""Every way to a server with tasks: client and server of either era, directly or merged."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from tests.serve.gateway import Gateway, command, serve_command, written
+from tests.support.shared import ROOT
+from tests.tasks_protocol.follower import ABLE, ACCEPT, Follower, FollowingPipes, FollowingWeb
+from tests.wrap.faults import Wrap
+
+ERAS = ("legacy", "modern")
+DOORS = ("wrap", "wrap-stdio", "server", "merged", "executed", "merged-stdio", "executed-stdio")
+WAYS = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
+"""Door, the client's era, and the server's."""
+ANSWERS = {"elicitation/create": ACCEPT}
+
+
+def tasks_server() -> list[str]:
+    """The command line of the server with a tool for every outcome."""
+    return [sys.executable, str(ROOT / "tests" / "rigs" / "tasks_server.py")]
+
+
+class Doors:
+    """Running Porticos and connected clients, each started when it is first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._clients: dict[tuple[str, ...], Follower] = {}
+        self._porticos: dict[str, Wrap] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self._stack.__exit__(*about)
+
+    def client(self, door: str, client: str, server: str) -> Follower:
+        """A connected client."""
+        key = (door, client, "" if "merged" in door or "executed" in door else server)
+        found = self._clients.get(key)
+        if found is None:
+            found = self._clients[key] = self._connect(*key[:2], server)
+        if not key[2]:
+            found.prefix = f"{server}__"
+        return found
+
+    def _connect(self, door: str, era: str, server: str) -> Follower:
+        more: dict[str, Any] = {"answers": ANSWERS, "modern": era == "modern"}
+        if door == "wrap-stdio":
+            home = self._folder / f"{door}-{era}-{server}"
+            client = FollowingPipes(home, "--era", server, "--", *tasks_server(), **more)
+        elif door.endswith("-stdio"):
+            home = self._folder / f"{door}-{era}"
+            client = FollowingPipes(home, words=serve_command(home, self.config()), **more)
+        else:
+            return self._stack.enter_context(self.visitor(door, era, server))
+        self._stack.enter_context(client)
+        client.executes = door.startswith("executed")
+        if era == "legacy":
+            client.hello(ABLE)
+        return client
+
+    def port(self, door: str, server: str) -> int:
+        """The port of a door over HTTP."""
+        return self._wrap(server).port if door == "wrap" else self.gateway().port
+
+    def visitor(self, door: str, era: str, server: str) -> FollowingWeb:
+        """A new client over HTTP."""
+        path = f"/servers/{server}/mcp" if door == "server" else "/mcp"
+        client = FollowingWeb(
+            self.port(door, server), path, answers=ANSWERS, modern=era == "modern"
+        )
+        client.executes = door == "executed"
+        if door in ("merged", "executed"):
+            client.prefix = f"{server}__"
+        if era == "legacy":
+            client.hello(ABLE)
+        return client
+
+    def gateway(self) -> Gateway:
+        """The gateway in front of both servers."""
+        if "serve" not in self._porticos:
+            made = Gateway(self._folder / "serve", self.config())
+            self._porticos["serve"] = self._stack.enter_context(made)
+        found = self._porticos["serve"]
+        assert isinstance(found, Gateway)
+        return found
+
+    def _wrap(self, era: str) -> Wrap:
+        if era not in self._porticos:
+            made = Wrap(self._folder / era, "--era", era, "--", *tasks_server())
+            self._porticos[era] = self._stack.enter_context(made)
+        return self._porticos[era]
+
+    def config(self) -> Path:
+        path = self._folder / "portico.toml"
+        if not path.exists():
+            servers = {era: command(tasks_server(), era=era) for era in ERAS}
+            written(path, servers, gateway={"expose": "all"})
+        return path

@@ -1,0 +1,132 @@
+"""Servers that never finish their tasks, forget them, restart, or have several processes."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rigs.running import tasks
+from tests.serve.gateway import Gateway, command, written
+from tests.support.running import http_server
+from tests.support.shared import ROOT
+from tests.tasks_protocol.doors import ANSWERS, ERAS, tasks_server
+from tests.tasks_protocol.follower import ABLE, FollowingWeb
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-faulty-servers")]
+
+
+@contextmanager
+def connected(gateway: Gateway, era: str, prefix: str = "rig__") -> Iterator[FollowingWeb]:
+    """A client of a gateway; whatever it receives is valid."""
+    with FollowingWeb(gateway.port, answers=ANSWERS, modern=era == "modern") as client:
+        client.prefix = prefix
+        if era == "legacy":
+            client.hello(ABLE)
+        yield client
+        assert client.oracle.problems == []
+
+
+def config(folder: Path, entry: dict[str, Any]) -> Path:
+    """A config with one server."""
+    return written(folder / "portico.toml", {"rig": entry}, gateway={"expose": "all"})
+
+
+@pytest.mark.parametrize("server", ERAS)
+def test_a_task_that_its_server_never_finishes_fails_when_its_time_has_passed(
+    tmp_path: Path, server: str
+) -> None:
+    entry = command(tasks(server), era=server)
+    with (
+        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
+        connected(gateway, "modern") as client,
+    ):
+        id = client.begin("work", ms=600_000, keep=1_000)
+        outcome = client.outcome(id)
+        assert outcome["status"] == "failed"
+        assert "rig did not finish the task within its ttl of 1 s" in outcome["error"]["message"]
+        assert outcome["error"]["data"] == {"kind": "timeout", "server": "rig"}
+        assert client.task(id)["error"] == outcome["error"]
+
+
+@pytest.mark.parametrize("client_era", ERAS)
+@pytest.mark.parametrize("server", ERAS)
+def test_a_task_that_its_server_has_forgotten_fails_with_that_reason(
+    tmp_path: Path, server: str, client_era: str
+) -> None:
+    entry = command(tasks(server), era=server, sharing="shared")
+    with (
+        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
+        connected(gateway, client_era) as client,
+    ):
+        forgotten, restarted = client.begin("work", ms=600_000), client.begin("work", ms=600_000)
+        assert client.call("rig__forget") == "forgotten"
+        assert "does not know its task any more" in client.outcome(forgotten)["error"]["message"]
+        assert client.outcome(restarted)["status"] == "failed"
+        id = client.begin("work", ms=600_000)
+        os.kill(int(client.call("rig__pid")), signal.SIGKILL)
+        assert client.outcome(id)["error"]["data"] == {"kind": "forgotten", "server": "rig"}
+
+
+@pytest.mark.parametrize("server", ERAS)
+def test_a_process_is_not_idle_while_a_task_of_a_client_that_left_is_open(
+    tmp_path: Path, server: str
+) -> None:
+    entry = command(tasks_server(), era=server, timeouts={"idle": 0.3})
+    with Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway:
+        with connected(gateway, "modern") as client:
+            id = client.begin("slow_compute", seconds=2, label="long")
+        with connected(gateway, "modern") as client:
+            outcome = client.outcome(id)
+            assert outcome["result"]["content"][0]["text"] == "computed long in 2.0 s"
+
+
+@pytest.mark.parametrize("client_era", ERAS)
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("more", [{"instances": 4}, {"sharing": "per-client"}], ids=str)
+def test_a_task_is_followed_at_the_process_that_has_it(
+    tmp_path: Path, server: str, client_era: str, more: dict[str, Any]
+) -> None:
+    entry = command(tasks_server(), era=server, **more)
+    with (
+        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
+        connected(gateway, client_era) as client,
+    ):
+        begun: list[str] = []
+
+        def begin(number: int) -> None:
+            begun.append(client.begin("slow_compute", seconds=0.3, label=str(number)))
+
+        threads = [threading.Thread(target=begin, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        outcomes = [client.outcome(id) for id in begun]
+        texts = {one["result"]["content"][0]["text"] for one in outcomes}
+        assert texts == {f"computed {number} in 0.3 s" for number in range(8)}
+        if "instances" in more:
+            asking = [client.begin("ask_twice", label=f"{number}") for number in range(4)]
+            for id in asking:
+                client.fetch("tasks/cancel", {"taskId": id})
+                client.reached(id, "cancelled")
+
+
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("client_era", ERAS)
+def test_the_task_of_a_url_is_followed_again_after_a_restart_of_portico(
+    tmp_path: Path, client_era: str, server: str
+) -> None:
+    rig = ROOT / "tests" / "rigs" / "tasks_server.py"
+    with http_server(rig) as upstream:
+        entry = {"url": upstream.url, "era": server}
+        path = config(tmp_path, entry)
+        with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
+            id = client.begin("slow_compute", seconds=1.5, label="kept")
+        with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
+            outcome = client.outcome(id)
+            assert outcome["result"]["content"][0]["text"] == "computed kept in 1.5 s"
