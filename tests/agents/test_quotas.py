@@ -79,6 +79,21 @@ async def test_a_prompt_over_the_limit_is_refused_until_the_oldest_leaves_the_wi
     await quotas.close()
 
 
+async def test_a_prompt_that_was_not_sent_is_taken_back_and_no_other(
+    quotas: AgentQuotas, now: SetClocks
+) -> None:
+    assert await quotas.start("a", PER_MINUTE, "first") is None
+    now.advance(20)
+    assert await quotas.start("a", PER_MINUTE, "second") is None
+    await quotas.take_back("a", "first")
+    await quotas.take_back("a", "first")
+    await quotas.take_back("b", "second")
+    assert await starts(quotas, PER_MINUTE, 3) == 1
+    now.advance(40)  # the first one would have left the window
+    assert await starts(quotas, PER_MINUTE) == 0
+    await quotas.close()
+
+
 async def test_the_limit_of_a_day_outlasts_that_of_a_minute(
     quotas: AgentQuotas, now: SetClocks
 ) -> None:

@@ -20,7 +20,9 @@ class Crowd:
     def __init__(self, limits: dict[str, int], most: int) -> None:
         self.limits = limits
         self.most = most
-        self.slots = AgentSlots(self._admit, lambda: most)
+        self.slots = AgentSlots(self._admit, self._take_back, lambda: most)
+        self.counted = 0
+        """The prompts that the quotas count."""
         self.begun: list[int] = []
         self.ends: dict[int, asyncio.Event] = {}
         self.agents: dict[int, str] = {}
@@ -32,7 +34,11 @@ class Crowd:
         if request.agent_id == "broken":
             raise StoreError("the disk is full")
         is_busy = self.slots.running[request.agent_id] >= self.limits[request.agent_id]
+        self.counted += not is_busy
         return Routing(agent=request.agent_id, waits=is_busy)
+
+    async def _take_back(self, chosen: Routing) -> None:
+        self.counted -= 1
 
     def start(self, number: int, agent: str) -> None:
         self.ends[number] = asyncio.Event()
@@ -112,6 +118,7 @@ def test_limits_are_kept_and_no_slot_is_wasted(
         assert wrong == []
         assert crowd.slots.running.total() == 0
         assert crowd.slots.claimable() == most
+        assert crowd.counted == len(crowd.begun)
 
     asyncio.run(play())
 

@@ -160,7 +160,8 @@ async def test_a_used_quota_is_an_error_with_the_time_of_the_next_slot(connect: 
 
 
 async def test_a_named_agent_is_tried_again_at_once_after_its_repair(tmp_path: Path) -> None:
-    fake = acp({"say": "repaired"})
+    # A start that fails sends no prompt, and uses no quota.
+    fake = acp({"say": "repaired"}, rate_limit={"requests_per_day": 1})
     program = tmp_path / "agent"
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o755)

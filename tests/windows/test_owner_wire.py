@@ -118,7 +118,7 @@ def test_a_gateway_that_has_the_variables_is_asked_by_who_has_not(shells: Shells
         (status,) = json.loads(shells.run("status", "--json").stdout)
         (listed,) = json.loads(shells.run("servers", "list", "--json").stdout)
         refreshed = portico(shells.folder, "servers", "refresh", "--json")
-        assert "key{}  ok" in shells.run("logs").stdout
+        until(lambda: "key{}  ok" in shells.run("logs").stdout, "the call is not logged")
         pid = gateway.process.pid
     assert (status["pid"], listed["pid"]) == (pid, pid)
     assert [one["ok"] for one in json.loads(refreshed.stdout)] == [True]

@@ -1,8 +1,9 @@
 """Chooses the agent of a prompt and counts the prompt, although others do so at the same time."""
 
+import secrets
 from collections.abc import Mapping
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from portico.agents.availability import candidates
 from portico.agents.quotas import AgentQuotas
@@ -12,6 +13,13 @@ from portico.config.agents_schema import AgentsConfig
 _NO_COUNTS: Mapping[str, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
 _MAX_ATTEMPTS = 10
+
+
+class Admission(Routing, frozen=True, kw_only=True):
+    """The agent of a prompt that is counted."""
+
+    key: str
+    """With it the quotas take the prompt back."""
 
 
 async def admit(
@@ -32,9 +40,10 @@ async def admit(
         chosen = route(request, found, config.rules, config.defaults.strategy)
         if not chosen.agent or chosen.waits:
             return chosen
-        over = await quotas.start(chosen.agent, config.entries[chosen.agent].rate_limit)
+        key = secrets.token_hex(8)
+        over = await quotas.start(chosen.agent, config.entries[chosen.agent].rate_limit, key)
         if over is None:
-            return chosen
+            return Admission(**asdict(chosen), key=key)
         attempts -= 1
         if not attempts:  # slots became free and were taken again, each time
             return replace(chosen, agent="", reason="", error=str(over), free_at=over.free_at)

@@ -15,7 +15,8 @@ CREATE TABLE clock (
 CREATE TABLE prompts (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     agent TEXT NOT NULL,
-    at REAL NOT NULL
+    at REAL NOT NULL,
+    key TEXT NOT NULL
 );
 CREATE INDEX prompts_of ON prompts (agent, at);
 CREATE TABLE finished (
@@ -74,10 +75,15 @@ def advance(db: sqlite3.Connection, clocks: Clocks) -> float:
     return now
 
 
-def add_prompt(db: sqlite3.Connection, agent: str, now: float, kept_s: float) -> None:
+def add_prompt(db: sqlite3.Connection, agent: str, now: float, kept_s: float, key: str) -> None:
     """Count a prompt, and remove those of which no window is left."""
     db.execute("DELETE FROM prompts WHERE agent = ? AND at <= ?", (agent, now - kept_s))
-    db.execute("INSERT INTO prompts (agent, at) VALUES (?, ?)", (agent, now))
+    db.execute("INSERT INTO prompts (agent, at, key) VALUES (?, ?, ?)", (agent, now, key))
+
+
+def remove_prompt(db: sqlite3.Connection, agent: str, key: str) -> None:
+    """Do not count a prompt any more."""
+    db.execute("DELETE FROM prompts WHERE agent = ? AND key = ?", (agent, key))
 
 
 def prompt_count(db: sqlite3.Connection, agent: str, after: float) -> int:

@@ -75,17 +75,22 @@ class AgentQuotas:
         self._database = database
         self._clocks = clocks
 
-    async def start(self, agent: str, limits: RateLimit) -> OverQuota | None:
-        """Count a prompt that starts now; if a limit forbids it, return that and count nothing."""
+    async def start(self, agent: str, limits: RateLimit, key: str = "") -> OverQuota | None:
+        """Count a prompt that starts now; if a limit forbids it, return that and count nothing.
+        With its key it can be taken back."""
 
         def job(db: sqlite3.Connection) -> OverQuota | None:
             now = rows.advance(db, self._clocks)
             over = self._over(agent, now, self._statuses(db, agent, limits, now))
             if over is None:
-                rows.add_prompt(db, agent, now, DAY_S)
+                rows.add_prompt(db, agent, now, DAY_S, key)
             return over
 
         return await self._database.write(job)
+
+    async def take_back(self, agent: str, key: str) -> None:
+        """Do not count a prompt that was never sent."""
+        await self._database.write(lambda db: rows.remove_prompt(db, agent, key))
 
     async def status(self, limits: Mapping[str, RateLimit]) -> dict[str, QuotaStatus]:
         """Return the use of each agent's quotas, without counting anything."""

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from portico.agents.admission import admit
+from portico.agents.admission import Admission, admit
 from portico.agents.availability import as_data, candidates
 from portico.agents.configured_agent import launch_of
 from portico.agents.delegation import TurnOutcome
@@ -16,6 +16,7 @@ from portico.config.agents_schema import AgentEntry, AgentsConfig
 from portico.delegate.agent_slots import AgentSlots
 from portico.observe.delegation_metrics import DelegationMetrics, DelegationNote
 from portico.state.background import Background
+from portico.state.store_error import StoreError
 
 if TYPE_CHECKING:
     from portico.agents.acp_connection import AcpConnection
@@ -32,7 +33,9 @@ class AgentHost:
         """`quotas` is called when they are first needed."""
         self.config = config
         self._open_quotas = quotas
-        self.slots = AgentSlots(self._admit, lambda: self.config.defaults.max_concurrent)
+        self.slots = AgentSlots(
+            self._admit, self.take_back, lambda: self.config.defaults.max_concurrent
+        )
         self._failures: dict[str, tuple[float, str]] = {}
         self._pools: dict[str, WarmPool] = {}
         self.metrics = DelegationMetrics()
@@ -71,6 +74,12 @@ class AgentHost:
         # A person may have repaired an agent that the request names.
         problems = {} if request.agent_id else self._problems()
         return await admit(request, self.config, self.quotas, self.slots.running, problems)
+
+    async def take_back(self, routing: Routing) -> None:
+        """Do not count a prompt that was not sent."""
+        if isinstance(routing, Admission):
+            with suppress(StoreError):  # one prompt too many is counted
+                await self.quotas.take_back(routing.agent, routing.key)
 
     def _problems(self) -> dict[str, str]:
         now = asyncio.get_running_loop().time()

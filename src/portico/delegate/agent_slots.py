@@ -11,6 +11,7 @@ from portico.agents.routing import Routing, RoutingRequest
 _MAX_WAITING = 100
 """Tasks that wait for a busy agent outside of the queue, so that those of others can start."""
 Admit = Callable[[RoutingRequest], Awaitable[Routing]]
+TakeBack = Callable[[Routing], Awaitable[None]]
 
 
 class _Place:
@@ -32,11 +33,13 @@ class AgentSlots:
     """Admits prompts in the order of their arrival; a waiting prompt does not hold up those
     behind it that can start."""
 
-    def __init__(self, admit: Admit, limit: Callable[[], int]) -> None:
-        """`admit` chooses the agent of a prompt; `limit` is that of all agents together."""
+    def __init__(self, admit: Admit, take_back: TakeBack, limit: Callable[[], int]) -> None:
+        """`admit` chooses the agent of a prompt, and counts it; `take_back` is for a prompt that
+        does not start after all. `limit` is that of all agents together."""
         self.running: Counter[str] = Counter()
         """The prompts in progress, by agent."""
         self._admit = admit
+        self._take_back = take_back
         self._limit = limit
         self._line: list[_Place] = []
         self._lock = asyncio.Lock()
@@ -70,7 +73,9 @@ class AgentSlots:
             if place in self._line:
                 self._line.remove(place)
             elif not place.chosen.cancelled() and place.chosen.exception() is None:
-                await self._free(place.chosen.result())
+                chosen = place.chosen.result()
+                await self._take_back(chosen)
+                await self._free(chosen)
             raise
 
     async def _free(self, chosen: Routing) -> None:
@@ -95,8 +100,10 @@ class AgentSlots:
                     continue
                 if chosen.waits:
                     place.busy = chosen.agent
-                elif place in self._line:  # else it was cancelled meanwhile
+                elif place in self._line:
                     self._take(place, chosen)
+                else:  # it was cancelled meanwhile
+                    await self._take_back(chosen)
 
     def _take(self, place: _Place, chosen: Routing) -> None:
         if chosen.agent:

@@ -147,8 +147,10 @@ class DelegateRunner:
                 try:
                     return await self._turn(work, stored, routing, tuple(skipped.values()))
                 except WorktreeError as error:
+                    await self._host.take_back(routing)
                     return _refused(work, routing, str(error), tuple(skipped.values()))
                 except TargetError as error:  # nothing has been done
+                    await self._host.take_back(routing)
                     self._host.failed(routing.agent, str(error))
                     skipped[routing.agent] = str(error)
                     if stored.agent_id:
@@ -194,8 +196,10 @@ class DelegateRunner:
             try:
                 outcome = await turn.run()
             except asyncio.CancelledError:
-                state = "cancelled" if work.is_cancelled else "interrupted"
-                ended = self._host.finished(work.id, entry.id, state, turn.outcome(), queue_s)
+                state, known = "cancelled" if work.is_cancelled else "interrupted", turn.outcome()
+                if known.timings.start_s is None:  # its prompt was not sent
+                    await asyncio.shield(self._host.take_back(routing))
+                ended = self._host.finished(work.id, entry.id, state, known, queue_s)
                 await asyncio.shield(ended)
                 raise
             changes = reported_changes(outcome, cwd) if folder is None else await folder.changes()
