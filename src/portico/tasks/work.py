@@ -70,7 +70,7 @@ class Work:
         return self.task.is_repeatable or not self.has_begun
 
     def see(self, task: TaskRecord) -> None:
-        """Note the task as it is stored; an older state is ignored."""
+        """Note the task as it is stored."""
         self.task = task
         if task.is_cancel_requested or task.state is CANCELLED:
             self.is_cancelled = True

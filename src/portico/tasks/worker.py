@@ -135,20 +135,9 @@ class TaskWorker:
             principal, kind, input, ttl_s, is_repeatable=repeats, follows=follows
         )
         self._created(task)
-        self._expect()
-        return task
-
-    async def resume(self, principal: str, id: str) -> TaskRecord | None:
-        """Store a task that resumes an unsuccessful one; raises TaskRefused."""
-        task = await self.store.resume(principal, id)
-        if task is not None and task.state is QUEUED:
-            self._expect()
-        return task
-
-    def _expect(self) -> None:
-        """Look for a task that was just stored."""
         self._has_queued = self._has_more = True
         self.wake()
+        return task
 
     async def adopt(
         self,
@@ -280,6 +269,8 @@ class TaskWorker:
                 task = await self.store.claim(self.owner, kinds, self._settings.lease_s)
                 if task is None:
                     break
+                if task.resumes and task.starts == 1:  # a command has stored it
+                    self._created(task)
                 # Counted from now on: `_begin` waits for the disk.
                 work = Work(self.store, task, b"")
                 self._works[work.lease.token] = work
