@@ -14,6 +14,7 @@ from portico.tasks.record import (
     FAILED,
     INTERRUPTED,
     QUEUED,
+    STARTING,
     RUNNING,
     TaskLimits,
     TaskRefused,
@@ -82,6 +83,21 @@ async def test_tasks_run_in_order_and_no_more_than_allowed(stores: Stores) -> No
         assert [await worker.result(task) for task in tasks] == inputs
         await worker.wait_until_idle()
         assert not worker.is_busy
+
+
+async def test_a_task_with_a_free_place_does_not_wait_in_the_queue(stores: Stores) -> None:
+    async with stores.worker(running=2) as worker:
+        await worker.begun(b"0")
+        worker.plain.end(b"0")
+        await worker.wait_until_idle()  # from now on the worker knows that no task waits
+        assert (await worker.submit(ME, PLAIN, b"1")).state == STARTING
+        both = await asyncio.gather(*(worker.submit(ME, PLAIN, input) for input in (b"2", b"3")))
+        assert sorted(task.state for task in both) == [QUEUED, STARTING]
+        assert (await worker.submit(ME, PLAIN, b"4")).state == QUEUED
+        for input in (b"1", b"2", b"3", b"4"):
+            worker.plain.end(input)
+        await worker.wait_until_idle()
+        assert worker.plain.begun == [b"0", b"1", b"2", b"3", b"4"]
 
 
 async def test_a_worker_is_idle_only_when_no_task_waits(stores: Stores) -> None:

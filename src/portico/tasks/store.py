@@ -99,10 +99,16 @@ class TaskStore:
         *,
         is_repeatable: bool = False,
         follows: str = "",
+        owner: str = "",
+        lease_s: float = LEASE_S,
     ) -> TaskRecord:
-        """Store a new task, and return it; raise TaskRefused or StoreError if it is not stored."""
+        """Store a new task, and return it; raise TaskRefused or StoreError if it is not stored.
+        A worker that starts it now is its `owner`."""
         task = self._new(principal, kind, ttl_s)
-        return await self._add(replace(task, is_repeatable=is_repeatable, follows=follows), input)
+        task = replace(task, is_repeatable=is_repeatable, follows=follows)
+        if owner:
+            task = self._leased(task, owner, lease_s)
+        return await self._add(task, input)
 
     async def resume(self, principal: str, id: str) -> TaskRecord | None:
         """Store a task that does the work of an unsuccessful one; the second time, return it."""
@@ -211,8 +217,7 @@ class TaskStore:
         new = replace(self._new(principal, kind, ttl_s), state=RUNNING, is_repeatable=is_repeatable)
         if key:
             new = replace(new, idempotency_key=key)
-        token = secrets.token_urlsafe(16)
-        return await self._add(new.leased(owner, token, lease_s, self._clocks.steady()), input)
+        return await self._add(self._leased(new, owner, lease_s), input)
 
     async def leased_to(self, owner: str) -> list[TaskRecord]:
         """Return the tasks that a worker has."""
@@ -239,9 +244,8 @@ class TaskStore:
     ) -> TaskRecord | None:
         """Lease the oldest queued task of these kinds to a worker; None if there is none."""
 
-        def change(task: TaskRecord, now: float) -> TaskRecord:
-            token = secrets.token_urlsafe(16)
-            return task.moved(STARTING, now).leased(owner, token, lease_s, self._clocks.steady())
+        def change(task: TaskRecord, _: float) -> TaskRecord:
+            return self._leased(task, owner, lease_s)
 
         oldest = await self._database.read(lambda db: rows.oldest_queued(db, kinds))
         if oldest is None:  # the usual answer takes no lock
@@ -459,6 +463,12 @@ class TaskStore:
             updated_at=now,
             ttl_s=_clamped(ttl_s, self._limits.max_ttl_s),
         )
+
+    def _leased(self, task: TaskRecord, owner: str, lease_s: float) -> TaskRecord:
+        """Return a task with a new lease; a queued one is then starting."""
+        if task.state is QUEUED:
+            task = task.moved(STARTING, self._clocks.wall())
+        return task.leased(owner, secrets.token_urlsafe(16), lease_s, self._clocks.steady())
 
     @_to_the_end
     async def _add(self, task: TaskRecord, input: bytes) -> TaskRecord:

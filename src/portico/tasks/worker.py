@@ -81,6 +81,12 @@ class TaskWorker:
         self._background = Background()
         self._loop: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
+        self._is_due = False
+        """True if the store is to be read at once."""
+        self._reserved: Counter[str] = Counter()
+        """By kind, the places of tasks that are being stored."""
+        self._has_looked = False
+        """True once the waiting tasks are known."""
         self._has_queued = False
         self._has_more = False
         """True if a task was stored while others were claimed."""
@@ -118,6 +124,7 @@ class TaskWorker:
     def wake(self) -> None:
         """Look for tasks now."""
         self.start()
+        self._is_due = True
         self._woken.set()
 
     async def submit(
@@ -130,13 +137,28 @@ class TaskWorker:
         follows: str = "",
     ) -> TaskRecord:
         """Store a task that this process, or another one, runs; raises TaskRefused, StoreError."""
-        repeats = self._runners[kind].is_repeatable
-        task = await self.store.submit(
-            principal, kind, input, ttl_s, is_repeatable=repeats, follows=follows
-        )
+        # With a free place, and nothing that waits for one, it needs no place in the queue.
+        is_ours = self._has_looked and not self._has_queued and kind in self._open_kinds()
+        self._reserved[kind] += is_ours
+        try:
+            task = await self.store.submit(
+                principal,
+                kind,
+                input,
+                ttl_s,
+                is_repeatable=self._runners[kind].is_repeatable,
+                follows=follows,
+                owner=self.owner if is_ours else "",
+                lease_s=self._settings.lease_s,
+            )
+        finally:
+            self._reserved[kind] -= is_ours
         self._created(task)
-        self._has_queued = self._has_more = True
-        self.wake()
+        if is_ours:
+            self._take(task, input)
+        else:
+            self._has_queued = self._has_more = True
+            self.wake()
         return task
 
     async def adopt(
@@ -220,26 +242,29 @@ class TaskWorker:
     async def _run_loop(self) -> None:
         """Claim, renew and recover tasks until this process ends."""
         clock = asyncio.get_running_loop().time
-        lease_s = self._settings.lease_s
-        renewed = recovered = clock() - lease_s
+        pause_s = self._settings.lease_s / 4
+        look_s = min(_LOOK_S, pause_s)
+        renewed = recovered = looked = clock() - pause_s
         pruned = clock()
         while not self._is_closing:
-            if clock() - renewed >= lease_s / 4:
+            if clock() - renewed >= pause_s:
                 renewed = clock()
                 await self._attempt(self._renew)
-            await self._attempt(self._look)
-            if clock() - recovered >= lease_s / 4:
+            is_due, self._is_due = self._is_due or clock() - recovered >= pause_s, False
+            if is_due or clock() - looked >= look_s:
+                looked = clock()
+                await self._attempt(self._look)
+            if is_due:
                 recovered = clock()
                 await self._attempt(self._recover)
-            await self._attempt(self._claim)
+            if is_due or self._has_queued:
+                await self._attempt(self._claim)
             if clock() - pruned >= _PRUNE_S:
                 pruned = clock()
                 await self._attempt(self._prune)
             self._tell_idle()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(
-                    min(_LOOK_S, lease_s / 4) if self._works else lease_s / 4
-                ):
+                async with asyncio.timeout(look_s if self._works else pause_s):
                     await self._woken.wait()
             self._woken.clear()
 
@@ -271,11 +296,9 @@ class TaskWorker:
                     break
                 if task.resumes and task.starts == 1:  # a command has stored it
                     self._created(task)
-                # Counted from now on: `_begin` waits for the disk.
-                work = Work(self.store, task, b"")
-                self._works[work.lease.token] = work
-                self._background.start(self._begin(task))
+                self._take(task)
             is_waiting = await self.store.has_queued([*self._runners])
+            self._has_looked = True
         finally:
             # A task may have been submitted since the store was read.
             self._has_queued = is_waiting or self._has_more
@@ -283,7 +306,8 @@ class TaskWorker:
     def _open_kinds(self) -> list[str]:
         """The kinds of which another task may run now: those with a limit of their own count
         separately."""
-        running, limits = Counter(work.task.kind for work in self._works.values()), self._limits
+        running, limits = self._reserved.copy(), self._limits
+        running.update(work.task.kind for work in self._works.values())
         others = sum(count for kind, count in running.items() if kind not in limits)
         has_room = others < self._settings.running
         return [
@@ -292,11 +316,20 @@ class TaskWorker:
             if (running[kind] < limits[kind]() if kind in limits else has_room)
         ]
 
-    async def _begin(self, task: TaskRecord) -> None:
-        """Record the beginning of a claimed task, then run it."""
+    def _take(self, task: TaskRecord, input: bytes | None = None) -> None:
+        """Begin a task that is leased to this worker."""
+        # Counted from now on: `_begin` waits for the disk.
+        work = Work(self.store, task, b"")
+        self._works[work.lease.token] = work
+        self._woken.set()  # from now on the requests of other processes are looked for
+        self._background.start(self._begin(task, input))
+
+    async def _begin(self, task: TaskRecord, input: bytes | None) -> None:
+        """Record the beginning of a leased task, then run it."""
         assert task.lease is not None
         try:
-            input = await self.store.input(task)
+            if input is None:
+                input = await self.store.input(task)
             begun: TaskRecord | None = task
             if not self._runners[task.kind].begins_itself:
                 begun = await self.store.begin(task.lease)
@@ -340,7 +373,8 @@ class TaskWorker:
 
     def _forget(self, lease: Lease) -> None:
         del self._works[lease.token]
-        self._woken.set()
+        if self._has_queued:
+            self._woken.set()
         self._tell_idle()
 
     def _outcome(self, work: Work, running: "asyncio.Future[TaskOutcome]") -> TaskOutcome | None:
