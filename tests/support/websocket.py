@@ -87,16 +87,18 @@ class SocketProxy:
         with connect(self._server.url, subprotocols=[MCP], proxy=None) as server:
 
             def back() -> None:
-                for message in _messages(server):
-                    oracle.server_sent(message)
-                    client.send(message, text=True)
+                with contextlib.suppress(ConnectionClosed):  # the client has left
+                    for message in _messages(server):
+                        oracle.server_sent(message)
+                        client.send(message, text=True)
                 client.close()
 
             returning = threading.Thread(target=back, daemon=True)
             returning.start()
-            for message in _messages(client):
-                oracle.client_sent(message)
-                server.send(message, text=True)
+            with contextlib.suppress(ConnectionClosed):  # the server has ended
+                for message in _messages(client):
+                    oracle.client_sent(message)
+                    server.send(message, text=True)
             server.close()
             returning.join(WAIT_S)
 
