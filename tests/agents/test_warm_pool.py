@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from portico.agents.run_turn import run_turn
@@ -14,14 +15,17 @@ from tests.agents.rig import FakePort, is_alive, launch, prompt
 from tests.support.backoff import until
 from tests.support.clock import Clock
 
+FOLDER = str(Path(__file__).parent)
+
 
 @asynccontextmanager
 async def pool(agent: Any = None, **limits: Any) -> AsyncIterator[WarmPool]:
-    opened = WarmPool(agent or launch(), AgentPool(**limits))
-    try:
-        yield opened
-    finally:
-        await opened.close()
+    with TemporaryDirectory() as home:
+        opened = WarmPool(agent or launch(), AgentPool(**limits), home)
+        try:
+            yield opened
+        finally:
+            await opened.close()
 
 
 def pids() -> list[int]:
@@ -33,7 +37,7 @@ async def test_none_is_started_before_the_first_use() -> None:
     async with pool(max=2) as warm:
         warm.start()
         assert pids() == []
-        assert warm.take() is None
+        assert warm.take(FOLDER) is None
         await until(lambda: warm.status.ready == 2)
         assert (warm.status.hits, warm.status.misses) == (0, 1)
 
@@ -42,7 +46,7 @@ async def test_the_minimum_is_started_at_once_and_a_hit_is_replaced(tmp_path: Pa
     async with pool(min=1, max=1) as warm:
         warm.start()
         await until(lambda: warm.status.ready == 1)
-        connection = warm.take()
+        connection = warm.take(FOLDER)
         assert connection is not None
         assert connection.profile.name == "Fake Agent"
         outcome = await run_turn(connection.launch, prompt(tmp_path), FakePort(), connection)
@@ -50,6 +54,35 @@ async def test_the_minimum_is_started_at_once_and_a_hit_is_replaced(tmp_path: Pa
         assert outcome.timings.is_warm
         await until(lambda: warm.status.ready == 1)
         assert warm.status.hits == 1
+
+
+async def test_a_process_is_for_tasks_in_the_folder_in_which_it_was_started(
+    tmp_path: Path,
+) -> None:
+    agent = launch({"cwd": True})
+    folders = [str(tmp_path / name) for name in "ab"]
+    for folder in folders:
+        os.mkdir(folder)
+
+    async def ran(warm: WarmPool, folder: str) -> tuple[str, bool]:
+        taken = warm.take(folder)
+        outcome = await run_turn(agent, prompt(Path(folder)), FakePort(), taken)
+        return outcome.text, outcome.timings.is_warm
+
+    async with pool(agent, max=1) as warm:
+        for folder in folders:  # one of another folder is replaced
+            assert await ran(warm, folder) == (folder, False)
+            await until(lambda: warm.status.ready == 1)
+            assert await ran(warm, folder) == (folder, True)
+            await until(lambda: warm.status.ready == 1)
+    async with pool(agent, min=1, max=1) as warm:
+        warm.start()
+        await until(lambda: warm.status.ready == 1)
+        home, is_warm = await ran(warm, folders[0])  # started before the first task
+        assert is_warm
+        assert home not in folders
+        await until(lambda: warm.status.ready == 1)
+        assert await ran(warm, folders[0]) == (folders[0], True)
 
 
 async def test_closing_ends_all_processes() -> None:
@@ -79,7 +112,7 @@ async def test_a_process_that_died_unnoticed_costs_only_a_cold_start(tmp_path: P
         warm.start()
         await until(lambda: warm.status.ready == 1)
         (pid,) = pids()
-        connection = warm.take()
+        connection = warm.take(FOLDER)
         os.kill(pid, 9)
         outcome = await run_turn(launch(), prompt(tmp_path), FakePort(), connection)
         assert outcome.text == "done"
@@ -88,7 +121,7 @@ async def test_a_process_that_died_unnoticed_costs_only_a_cold_start(tmp_path: P
 
 async def test_old_processes_go_and_only_the_minimum_is_renewed(clock: Clock) -> None:
     async with pool(min=1, max=3, max_age_s=100) as warm:
-        warm.take()
+        warm.take(FOLDER)
         await until(lambda: warm.status.ready == 3)
         before = set(pids())
         await clock.advance(101)
@@ -116,11 +149,11 @@ async def test_a_start_that_fails_is_tried_again_after_growing_pauses(
         assert starts() == 2
         await clock.advance(1.5)  # the pause is two seconds now
         assert starts() == 2
-        assert warm.take() is None
+        assert warm.take(FOLDER) is None
 
 
 async def test_a_pool_without_room_never_starts_one() -> None:
     async with pool(max=0) as warm:
-        assert warm.take() is None
+        assert warm.take(FOLDER) is None
         assert warm.status.ready == 0
         assert pids() == []

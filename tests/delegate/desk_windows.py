@@ -92,7 +92,9 @@ def outcomes_in(result: dict[str, Any]) -> list[Any]:
 class DeskGateway:
     """A config with agents, the windows of its gateway, and all that these leave behind."""
 
-    def __init__(self, folder: Path, agents: dict[str, Any], *, http: str = "") -> None:
+    def __init__(
+        self, folder: Path, agents: dict[str, Any], *, http: str = "", **tables: Any
+    ) -> None:
         """`http` is the authentication over HTTP: `token` or `none`; empty for stdio only."""
         self.folder = folder
         self.home = folder / "home"
@@ -103,6 +105,7 @@ class DeskGateway:
             agents,
             gateway={"expose": "all"},
             components__desk={"path": str(DESK), "in_process": True},
+            **tables,
         )
         self._http = http
         self.stack = ExitStack()

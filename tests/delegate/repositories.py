@@ -127,7 +127,7 @@ class Delegations:
 async def delegations(state: Path, *agents: AgentEntry) -> AsyncIterator[Delegations]:
     """A worker that runs delegations to these agents."""
     config = AgentsConfig(entries={entry.id: entry for entry in agents})
-    host = AgentHost(config, quotas_in_memory)
+    host = AgentHost(config, quotas_in_memory, str(state))
     worker = TaskWorker(lambda: tasks_in_folder(str(state)), WorkerSettings(lease_s=2.0))
     worker.register(KIND, DelegateRunner(host, prepare=WorktreeFolders(str(state)).prepare))
     worker.start()

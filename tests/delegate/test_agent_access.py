@@ -165,6 +165,13 @@ def test_an_agent_delegates_as_deep_as_it_may(window: DeskWindow) -> None:
     assert "may not delegate further" in why(within(second))
 
 
+def test_a_task_that_no_slot_is_left_for_is_refused_at_once(tmp_path: Path) -> None:
+    agents = {"lead": mcp_agent(max_depth=1)}
+    with DeskGateway(tmp_path, agents, agents_defaults={"max_concurrent": 1}) as gateway:
+        (refused,) = gateway.window().delegate("lead", nested("lead"))
+        assert "hold all slots (max_concurrent = 1)" in why(refused)
+
+
 def test_a_limit_holds_for_all_that_follows_it(window: DeskWindow) -> None:
     # The chief allows two further delegations, the lead before it only one.
     (done,) = window.delegate("lead", nested("chief", ask("tools/list"), nested("helper")))

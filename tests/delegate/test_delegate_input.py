@@ -75,6 +75,7 @@ async def test_linked_resources_are_read_through_portico(gateway: Gateway, era: 
         (note,) = (await client.read_resource("note://one")).contents
         embedded = await delegate(client, "embedding", context=[link])
         plain = await delegate(client, "echo", context=link)
+        mixed = await delegate(client, "embedding", context=["read this:", link, {"a": 1}])
         unknown = {"type": "resource_link", "uri": "note://none", "name": "none"}
         why = refusal(await delegate(client, "echo", context=[unknown]))
     text = getattr(note, "text", "")
@@ -82,6 +83,8 @@ async def test_linked_resources_are_read_through_portico(gateway: Gateway, era: 
     block, _ = json.loads(words(embedded))
     assert (block["type"], block["resource"]["text"]) == ("resource", text)
     assert text in json.loads(words(plain))[0]["text"]
+    before, linked, after, _ = json.loads(words(mixed))
+    assert (before["text"], linked, after["text"]) == ("read this:", block, '{"a":1}')
     assert why.startswith("context: cannot read 'note://none'")
 
 

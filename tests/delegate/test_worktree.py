@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from portico.config.agents_schema import AgentEntry
+from portico.config.agents_schema import AgentEntry, AgentPool
 from portico.delegate.worktree import WorktreeError
 from portico.delegate.worktree_folder import MAX_FILES
 from portico.model.context import LOCAL
@@ -70,6 +71,20 @@ async def test_the_changes_of_a_task_stay_in_its_worktree(repo: Path, state: Pat
         assert git(repo, "branch", "--list", "portico/*").split()[-1] == record.branch
         assert record.branch == f"portico/{task.id[4:12]}"
         assert task.is_held
+
+
+async def test_an_agent_with_warm_processes_is_started_in_each_worktree(
+    repo: Path, state: Path
+) -> None:
+    warm = replace(writing("touch new.txt"), pool=AgentPool(max=2))
+    async with delegations(state, warm, replace(warm, id="plain", worktree=False)) as work:
+        await work.run("plain", repo)
+        (repo / "new.txt").unlink()
+        for _ in range(2):
+            _, result = await work.run("writer", repo)
+            assert result.files_changed == ("new.txt",)
+            assert "is_warm" not in result.timings
+        assert not (repo / "new.txt").exists()
 
 
 async def test_commits_of_the_agent_are_changes_too(repo: Path, state: Path) -> None:

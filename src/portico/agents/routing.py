@@ -28,6 +28,8 @@ class RoutingRequest(Struct, frozen=True, kw_only=True):
     prompt: str
     agent_id: str = ""
     """The agent that the client requires; empty for any."""
+    tried: Mapping[str, str] = {}
+    """By agent, why it could not begin this task."""
 
 
 class AgentCandidate(Struct, frozen=True, kw_only=True):

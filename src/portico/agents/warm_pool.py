@@ -1,12 +1,13 @@
 """Warm processes of one agent: started and initialized, without a session.
 
-A session belongs to a folder, so only the start of the process can happen in advance.
+A session belongs to a folder, so only the start of the process can happen in advance. Many agents
+read settings from the folder in which they are started: a process is for tasks in that folder.
 """
 
 import asyncio
-import os
 from collections import deque
 from contextlib import suppress
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,11 +16,10 @@ from portico.agents.delegation import AgentLaunch
 from portico.config.agents_schema import AgentPool
 from portico.model.errors import McpError, TargetError
 from portico.state.background import Background
+from portico.state.files import make_private
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 300.0
 """The pauses between failed starts."""
-_HOME = os.path.expanduser("~")
-"""Their folder, if the agent has none: that of a task is known only with its session."""
 
 
 class PoolStatus(Struct, frozen=True, kw_only=True):
@@ -34,13 +34,22 @@ class PoolStatus(Struct, frozen=True, kw_only=True):
     """Why the last process failed; empty since the last hit."""
 
 
+class _WarmProcess(NamedTuple):
+    connection: AcpConnection
+    folder: str
+    born: float
+
+
 class WarmPool:
     """Keeps up to `max` processes after the first use, and `min` at all times."""
 
-    def __init__(self, launch: AgentLaunch, limits: AgentPool) -> None:
+    def __init__(self, launch: AgentLaunch, limits: AgentPool, home: str) -> None:
+        """`home` is the folder of processes that are started before the first task: they are for
+        tasks in any folder."""
         self._launch = launch
         self._limits = limits
-        self._ready: deque[tuple[AcpConnection, float]] = deque()
+        self._home = self._folder = home
+        self._ready: deque[_WarmProcess] = deque()
         self._is_used = False
         self._hits = self._misses = self._failures = 0
         self._problem = ""
@@ -67,20 +76,25 @@ class WarmPool:
         if self._target() and self._keeper is None and not self._closed:
             self._keeper = asyncio.create_task(self._keep())
 
-    def take(self) -> AcpConnection | None:
-        """Return a process, which is the caller's from now on; None if none is ready."""
+    def take(self, folder: str) -> AcpConnection | None:
+        """Return a process for a task in this folder, which is the caller's from now on; None if
+        none is ready. The next processes are for the same folder."""
         self._drop_stale()
         self._is_used = True
+        self._folder = folder
         self.start()
         self._wake.set()
-        if not self._ready:
+        found = next((one for one in self._ready if one.folder in (folder, self._home)), None)
+        if found is None:
             self._misses += 1
+            if self._ready and len(self._ready) >= self._limits.max:  # for other folders
+                self._end(self._ready.popleft().connection)
             return None
         self._hits += 1
         self._problem, self._failures = "", 0
-        connection, _ = self._ready.popleft()
-        connection.exchange.on_lost = None
-        return connection
+        self._ready.remove(found)
+        found.connection.exchange.on_lost = None
+        return found.connection
 
     async def close(self) -> None:
         """End all processes."""
@@ -89,7 +103,7 @@ class WarmPool:
             self._keeper.cancel()
             await asyncio.wait((self._keeper,))
         while self._ready:
-            self._end(self._ready.popleft()[0])
+            self._end(self._ready.popleft().connection)
         await self._endings.wait()
 
     def _target(self) -> int:
@@ -102,20 +116,23 @@ class WarmPool:
             is_short = len(self._ready) < self._target()
             if is_short and self._loop.time() >= self._rest_until and await self._add():
                 continue
-            due = [born + self._limits.max_age_s for _, born in self._ready]
+            due = [one.born + self._limits.max_age_s for one in self._ready]
             if len(self._ready) < self._target():
                 due.append(self._rest_until)
             await self._wait_until(min(due, default=None))
 
     async def _add(self) -> bool:
-        connection = AcpConnection(self._launch, _HOME)
+        folder = self._folder
         try:
+            if folder == self._home:
+                make_private(folder)
+            connection = AcpConnection(self._launch, folder)
             await connection.open()
-        except (McpError, TargetError) as error:
+        except (McpError, TargetError, OSError) as error:
             self._failed(str(error))
             return False
         connection.exchange.on_lost = lambda _: self._wake.set()
-        self._ready.append((connection, self._loop.time()))
+        self._ready.append(_WarmProcess(connection, folder, self._loop.time()))
         return True
 
     def _failed(self, why: str) -> None:
@@ -136,7 +153,7 @@ class WarmPool:
         """Drop processes that have died, or are too old; old ones were not used for a while."""
         oldest = self._loop.time() - self._limits.max_age_s
         for one in tuple(self._ready):
-            connection, born = one
+            connection, born = one.connection, one.born
             if connection.is_over:
                 failure = connection.exchange.failure
                 self._failed(str(failure.error()) if failure is not None else "was closed")

@@ -104,8 +104,13 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
     from portico.cli.agents import configured_agents
     from portico.config.paths import config_file, state_folder
     from portico.model.wording import counted
+    from portico.state.report import report
 
     config = configured_agents(path or config_file())
+    for entry in config.entries.values():
+        if entry.enabled and (entry.tools or entry.max_depth):
+            what = f"{entry.id}: `tools` and `max_depth` have no effect here"
+            report(f"{what}: `portico run --agents` has no other tools; use `portico serve`")
 
     def make(_: str | None) -> "EndpointApp":
         from portico.delegate.agents_app import AgentsApp

@@ -1,6 +1,7 @@
 """The agents of one process: their slots, warm processes, quotas and failures."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property
@@ -29,9 +30,12 @@ _REST_S = 60.0
 class AgentHost:
     """The state of all agents in this process."""
 
-    def __init__(self, config: AgentsConfig, quotas: "Callable[[], AgentQuotas]") -> None:
-        """`quotas` is called when they are first needed."""
+    def __init__(
+        self, config: AgentsConfig, quotas: "Callable[[], AgentQuotas]", folder: str
+    ) -> None:
+        """`quotas` is called when they are first needed; `folder` is the state folder."""
         self.config = config
+        self._folder = folder
         self._open_quotas = quotas
         self.slots = AgentSlots(
             self._admit, self.take_back, lambda: self.config.defaults.max_concurrent
@@ -72,7 +76,7 @@ class AgentHost:
 
     async def _admit(self, request: RoutingRequest) -> Routing:
         # A person may have repaired an agent that the request names.
-        problems = {} if request.agent_id else self._problems()
+        problems = {} if request.agent_id else {**self._problems(), **request.tried}
         return await admit(request, self.config, self.quotas, self.slots.running, problems)
 
     async def take_back(self, routing: Routing) -> None:
@@ -89,16 +93,28 @@ class AgentHost:
         """Do not choose an agent for a while: it could not be started."""
         self._failures[agent] = (asyncio.get_running_loop().time() + _REST_S, why)
 
-    def take_warm(self, entry: AgentEntry) -> "AcpConnection | None":
-        """Return a warm process of an agent; None if there is none."""
+    def take_warm(self, entry: AgentEntry, folder: str) -> "AcpConnection | None":
+        """Return a warm process of an agent for a task in this folder; None if there is none."""
         if entry.kind != "acp" or not entry.pool.max:
             return None
-        return self._pool(entry).take()
+        return self._pool(entry).take(folder)
+
+    def hold_slot(self, agent: str, ending: Background) -> None:
+        """Keep the slot of a finished turn until its process has ended."""
+        if ending:
+            self.slots.running[agent] += 1
+            self.endings.start(self._free_slot(agent, ending))
+
+    async def _free_slot(self, agent: str, ending: Background) -> None:
+        await ending.wait()
+        self.slots.running[agent] -= 1
+        await self.slots.advance()
 
     def _pool(self, entry: AgentEntry) -> WarmPool:
         pool = self._pools.get(entry.id)
         if pool is None:
-            pool = self._pools[entry.id] = WarmPool(launch_of(entry), entry.pool)
+            home = os.path.join(self._folder, "agents")
+            pool = self._pools[entry.id] = WarmPool(launch_of(entry), entry.pool, home)
         return pool
 
     async def finished(

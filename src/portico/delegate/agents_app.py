@@ -27,7 +27,7 @@ class AgentsApp:
     def __init__(self, config: AgentsConfig, folder: str, links: Sequence[Link] = ()) -> None:
         """`folder` keeps tasks, quotas and worktrees. Create it inside a running event loop."""
         self.stop = asyncio.Event()
-        self._host = AgentHost(config, lambda: quotas_in_folder(folder))
+        self._host = AgentHost(config, lambda: quotas_in_folder(folder), folder)
         tools = DelegateTools(self._host, self._tasks, _KIND)
         self._server = tools.server(tasks=folder)
         self._server.include(TaskTools(self._tasks, is_listed=True))

@@ -1,8 +1,9 @@
 """Runs delegated tasks: one turn of one agent each."""
 
 import asyncio
+import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -15,17 +16,18 @@ from portico.agents.delegation import (
     AgentPrompt,
     AgentQuestion,
     HandedServer,
+    TurnOutcome,
 )
 from portico.agents.routing import Routing, RoutingRequest
-from portico.agents.run_turn import turn_of
+from portico.agents.run_turn import Turn, turn_of
 from portico.config.agents_schema import AgentEntry
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.stored_delegation import (
-    AgentNote,
     DelegationResult,
     FolderChanges,
     StoredDelegation,
     note_in,
+    note_of,
     note_text,
     reported_changes,
     result_from,
@@ -35,11 +37,16 @@ from portico.model.errors import TargetError
 from portico.model.methods import ELICIT
 from portico.protocol.codec import encode
 from portico.providers.task_answers import FOR_MODEL
+from portico.state.background import Background
 from portico.tasks.record import CANCELLED, COMPLETED, STARTING
 from portico.tasks.work import TaskOutcome, Work
 
 _MAX_AGENTS = 8
 """Agents that are tried for one task, if they do not start."""
+_OF_TASK = ("unsupported", "removed", "folder")
+"""Kinds of failed starts of which another task need not be afraid."""
+_OF_SESSION = ("refused", "protocol")
+"""Kinds of failures that may be those of the session to continue."""
 
 
 class HandedAccess(Protocol):
@@ -109,6 +116,21 @@ class WorkPort:
             return AgentAnswer("decline")
 
 
+class _Attempt:
+    """One agent that is tried for a task."""
+
+    def __init__(self, routing: Routing, skipped: Mapping[str, str]) -> None:
+        self.routing = routing
+        self.skipped = tuple(skipped.values())
+        self.turn: Turn | None = None
+        """The turn, once the agent is being started."""
+
+    @property
+    def is_prompted(self) -> bool:
+        """True if the prompt was sent."""
+        return self.turn is not None and self.turn.outcome().timings.start_s is not None
+
+
 class DelegateRunner:
     """Runs the tasks that were delegated to agents."""
 
@@ -134,44 +156,59 @@ class DelegateRunner:
         if self._is_orphan is not None and await self._is_orphan(work.task.principal, stored):
             return TaskOutcome(CANCELLED, message="the task that delegated this one has ended")
         stored = _resumed(stored, work.task.note)
+        if stored.cwd and not await asyncio.to_thread(os.path.isdir, stored.cwd):
+            why = f"the folder of the task does not exist any more: {stored.cwd}"
+            return _refused(work, Routing(), why, ())
         request = RoutingRequest(
             task_type=stored.task_type, prompt=stored.prompt, agent_id=stored.agent_id
         )
         skipped: dict[str, str] = {}
+        tried: dict[str, str] = {}
         for _ in range(_MAX_AGENTS):
+            request = replace(request, tried=dict(tried))
             async with self._host.admitted(request, work.progress) as routing:
                 for one in routing.skipped:
                     skipped.setdefault(one.agent, one.reason)
                 if not routing.agent:
                     break
+                attempt = _Attempt(routing, skipped)
                 try:
-                    return await self._turn(work, stored, routing, tuple(skipped.values()))
+                    return await self._turn(work, stored, attempt)
                 except WorktreeError as error:
-                    await self._host.take_back(routing)
-                    return _refused(work, routing, str(error), tuple(skipped.values()))
+                    tried[routing.agent] = str(error)
+                    break
                 except TargetError as error:  # nothing has been done
-                    await self._host.take_back(routing)
-                    self._host.failed(routing.agent, str(error))
-                    skipped[routing.agent] = str(error)
+                    tried[routing.agent] = skipped[routing.agent] = str(error)
+                    if _is_of_agent(error, stored):
+                        self._host.failed(routing.agent, str(error))
                     if stored.agent_id:
                         break
-        why = skipped[routing.agent] if routing.agent else routing.error
-        return _refused(work, routing, why, tuple(skipped.values()))
+                finally:
+                    if not attempt.is_prompted:
+                        await asyncio.shield(self._host.take_back(routing))
+        if not routing.agent:
+            return _refused(work, routing, routing.error, tuple(skipped.values()))
+        await self._host.finished(work.id, routing.agent, "failed", TurnOutcome(), _queue_s(work))
+        return _refused(work, routing, tried[routing.agent], tuple(skipped.values()))
 
-    async def _turn(
-        self, work: Work, stored: StoredDelegation, routing: Routing, skipped: tuple[str, ...]
-    ) -> TaskOutcome:
-        """Run one turn of the chosen agent; raises TargetError if it could not begin."""
-        entry = self._host.config.entries[routing.agent]
-        queue_s = max(0.0, time.time() - work.task.created_at)
-        choice = f"{entry.id}: {routing.reason}"
+    async def _turn(self, work: Work, stored: StoredDelegation, attempt: _Attempt) -> TaskOutcome:
+        """Run one turn of the chosen agent; raises TargetError or WorktreeError if it could not
+        begin."""
+        routing = attempt.routing
+        entry = self._host.config.entries.get(routing.agent)
+        if entry is None:
+            raise TargetError(f"{routing.agent} was removed from the config", kind="removed")
+        queue_s, choice = _queue_s(work), f"{entry.id}: {routing.reason}"
+        note = note_of(work.task.note, entry.id)
         if work.task.state is STARTING:
             await work.begin(choice)
         else:
             await work.record(choice)
+        await work.annotate(note_text(note))
+        stored = _in_folder(stored, entry)
         async with AsyncExitStack() as stack:
             folder = await self._prepared(work, entry, stored)
-            cwd, note = stored.cwd, AgentNote(entry.id)
+            cwd = stored.cwd
             if folder is not None:
                 stack.push_async_callback(folder.leave)
                 cwd, note = folder.path, replace(note, worktree=folder.id)
@@ -191,21 +228,26 @@ class DelegateRunner:
             if stored.timeout_s is not None:
                 hard = min(stored.timeout_s, launch.timeouts.hard)
                 launch = replace(launch, timeouts=replace(launch.timeouts, hard=hard))
-            warm = self._host.take_warm(entry)
-            turn = turn_of(launch, prompt, WorkPort(work), warm, self._host.endings)
+            # A worktree is new for each task: no process can be ready in it.
+            warm = self._host.take_warm(entry, cwd) if folder is None else None
+            ending = Background()
+            turn = attempt.turn = turn_of(launch, prompt, WorkPort(work), warm, ending)
             try:
                 outcome = await turn.run()
             except asyncio.CancelledError:
-                state, known = "cancelled" if work.is_cancelled else "interrupted", turn.outcome()
-                if known.timings.start_s is None:  # its prompt was not sent
-                    await asyncio.shield(self._host.take_back(routing))
-                ended = self._host.finished(work.id, entry.id, state, known, queue_s)
+                state = "cancelled" if work.is_cancelled else "interrupted"
+                ended = self._host.finished(work.id, entry.id, state, turn.outcome(), queue_s)
                 await asyncio.shield(ended)
                 raise
-            changes = reported_changes(outcome, cwd) if folder is None else await folder.changes()
+            self._host.hold_slot(entry.id, ending)
+            if folder is None:
+                changes = reported_changes(outcome, cwd)
+            else:
+                await ending.wait()  # the agent may still write
+                changes = await folder.changes()
         state = "failed" if outcome.is_error else "completed"
         await self._host.finished(work.id, entry.id, state, outcome, queue_s)
-        result = result_from(work.id, entry.id, cwd, outcome, skipped)
+        result = result_from(work.id, entry.id, cwd, outcome, attempt.skipped)
         if changes is not None:
             result = replace(result, files_changed=changes.files, changes=changes.about)
         return _outcome(result, is_error=outcome.is_error)
@@ -219,6 +261,29 @@ class DelegateRunner:
         self, work: Work, entry: AgentEntry, stored: StoredDelegation, cwd: str
     ) -> HandedAccess | None:
         return None if self._grant is None else await self._grant(work, entry, stored, cwd)
+
+
+def _queue_s(work: Work) -> float:
+    """How long a task has waited for its agent."""
+    return max(0.0, time.time() - work.task.created_at)
+
+
+def _is_of_agent(error: TargetError, stored: StoredDelegation) -> bool:
+    """True if an agent would fail to start other tasks, too."""
+    if error.kind in _OF_TASK:
+        return False
+    return not (stored.session_id and error.kind in _OF_SESSION)
+
+
+def _in_folder(stored: StoredDelegation, entry: AgentEntry) -> StoredDelegation:
+    """Return a delegation in the folder that its agent has for tasks without one."""
+    if not stored.cwd and not entry.cwd:
+        raise TargetError(f"{entry.id} has no folder to work in: give `cwd`", kind="folder")
+    if entry.cwd and (not stored.cwd or stored.is_default_cwd):
+        if not os.path.isdir(entry.cwd):
+            raise TargetError(f"{entry.id}: its folder {entry.cwd} does not exist", kind="start")
+        return replace(stored, cwd=os.path.realpath(entry.cwd))
+    return stored
 
 
 def _resumed(stored: StoredDelegation, note: str) -> StoredDelegation:

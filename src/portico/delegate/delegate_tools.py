@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.agents.availability import figures
 from portico.agents.routing import RoutingRequest
 from portico.delegate.agent_access import FindParent, ParentTask
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.delegate_definitions import delegate_definition, status_definition
-from portico.delegate.folders import folder_within, task_folder
+from portico.delegate.folders import folder_within, known_folder, task_folder
 from portico.delegate.prompt_context import check_size, context_blocks
 from portico.delegate.stored_delegation import StoredDelegation, note_in, stored_result
 from portico.delegate.waiting import typed, wait_for
@@ -90,6 +91,12 @@ class DelegateTools:
         parent = self._find_parent(context.principal)
         if parent is not None and parent.left <= 0:
             raise ToolError("this agent may not delegate further; do the work yourself")
+        slots = self._host.config.defaults.max_concurrent
+        if parent is not None and parent.depth + 1 >= slots:
+            raise ToolError(
+                f"this task cannot be delegated: the tasks that led to it hold all slots "
+                f"(max_concurrent = {slots}), and wait for it; do the work yourself"
+            )
         delegation, follows = await self._prepared(given, context, parent)
         await self._check(delegation)
         worker = self._tasks().worker
@@ -115,7 +122,7 @@ class DelegateTools:
             timeout_s=given.timeout_s,
         )
         if parent is not None:
-            delegation = msgspec.structs.replace(
+            delegation = replace(
                 delegation,
                 depth=parent.depth + 1,
                 left=parent.left - 1,
@@ -124,15 +131,27 @@ class DelegateTools:
         if given.resume:
             delegation = await self._continued(given, delegation, context)
         defaults = self._host.config.defaults
-        if not given.resume or given.cwd:
-            if parent is not None:
-                folder = folder_within(parent.folder, given.cwd)
-            else:
-                folder = await task_folder(context, given.cwd, defaults.roots)
-            delegation = msgspec.structs.replace(delegation, cwd=folder)
         if not delegation.task_type:
             raise ToolError(f"task_type is missing; use one of {', '.join(self._types())}")
-        return delegation, given.resume
+        wanted = given.cwd or delegation.cwd or None
+        if parent is not None:
+            folder = folder_within(parent.folder, wanted)
+        elif wanted is None and self._has_own_folder(delegation):
+            folder = await known_folder(context, defaults.roots)
+            delegation = replace(delegation, is_default_cwd=True)
+        else:
+            folder = await task_folder(context, wanted, defaults.roots)
+        return replace(delegation, cwd=folder), given.resume
+
+    def _has_own_folder(self, delegation: StoredDelegation) -> bool:
+        """True if an agent that may get this task has a folder of its own."""
+        return any(
+            entry.cwd is not None
+            for entry in self._host.config.entries.values()
+            if entry.enabled
+            and entry.accepts(delegation.task_type)
+            and delegation.agent_id in ("", entry.id)
+        )
 
     async def _continued(
         self, given: _Delegate, delegation: StoredDelegation, context: Context
@@ -150,11 +169,11 @@ class DelegateTools:
         note = note_in(task.note)
         known = note if result is None else result  # a task that did not complete has only a note
         agent = given.agent_id or known.agent_id or first.agent_id
-        return msgspec.structs.replace(
+        return replace(
             delegation,
             task_type=given.task_type or first.task_type,
             agent_id=agent,
-            cwd=first.cwd,
+            cwd="" if first.is_default_cwd else first.cwd,
             # A session belongs to its agent.
             session_id=known.session_id if agent == known.agent_id else "",
             worktree=note.worktree,

@@ -35,6 +35,14 @@ async def task_folder(context: Context, wanted: str | None, roots: Sequence[str]
     return _checked(wanted, known)
 
 
+async def known_folder(context: Context, roots: Sequence[str]) -> str:
+    """Return the folder of a task for which none is named; empty if none is known."""
+    try:
+        return await task_folder(context, None, roots)
+    except ToolError:
+        return ""
+
+
 def folder_within(own: str, wanted: str | None) -> str:
     """Return the folder of a task that an agent delegates: its own or one inside it; raises
     ToolError. The agent's own claims about roots do not count."""

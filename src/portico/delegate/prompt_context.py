@@ -22,16 +22,20 @@ async def context_blocks(given: Any, context: Context, *, reads: bool = True) ->
         return ()
     if isinstance(given, str):
         return (_text(given),)
-    links = _links(given)
-    if not links:
+    items = given if isinstance(given, list) else [given]
+    count = sum(map(_is_link, items))
+    if not count:
         return (_text(encode(given).decode()),)
     if not reads:
         raise ToolError("context: this agent may not read resources; pass their content as text")
-    if len(links) > _MAX_LINKS:
+    if count > _MAX_LINKS:
         raise ToolError(f"context: at most {_MAX_LINKS} resource links at once")
     blocks: list[Block] = []
-    for link in links:
-        blocks += await _read(str(link["uri"]), context)
+    for item in items:
+        if _is_link(item):
+            blocks += await _read(str(item["uri"]), context)
+        else:
+            blocks.append(_text(item if isinstance(item, str) else encode(item).decode()))
     return tuple(blocks)
 
 
@@ -43,14 +47,8 @@ def check_size(prompt: str, blocks: tuple[Block, ...]) -> None:
         raise ToolError(f"{what}; the limit is {MAX_PROMPT}: put the rest into files in its folder")
 
 
-def _links(given: Any) -> list[Mapping[str, Any]]:
-    """Return the resource links, if there is nothing else."""
-    items = given if isinstance(given, list) else [given]
-    is_link = [
-        isinstance(item, dict) and item.get("type") == "resource_link" and "uri" in item
-        for item in items
-    ]
-    return items if items and all(is_link) else []
+def _is_link(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "resource_link" and "uri" in item
 
 
 async def _read(uri: str, context: Context) -> list[Block]:

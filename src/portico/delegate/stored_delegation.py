@@ -25,6 +25,9 @@ class StoredDelegation(Struct, kw_only=True, omit_defaults=True):
     agent_id: str = ""
     """The agent that the client requires; empty for any."""
     cwd: str
+    """The folder of the task; empty if only its agent has one."""
+    is_default_cwd: bool = False
+    """True if the client named no folder: that of the agent's config comes first."""
     blocks: tuple[Mapping[str, Any], ...] = ()
     timeout_s: float | None = None
     session_id: str = ""
@@ -51,6 +54,12 @@ class AgentNote(Struct, omit_defaults=True):
 def note_in(text: str) -> AgentNote:
     """Return the note of a task; an empty one if it has none."""
     return msgspec.json.decode(text, type=AgentNote) if text else AgentNote()
+
+
+def note_of(text: str, agent: str) -> AgentNote:
+    """Return the note of a task that this agent gets; a session belongs to its agent."""
+    note = note_in(text)
+    return note if note.agent_id == agent else AgentNote(agent, worktree=note.worktree)
 
 
 def note_text(note: AgentNote) -> str:

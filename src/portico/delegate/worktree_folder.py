@@ -12,7 +12,7 @@ from portico.delegate.git_command import GitError, GitFolder
 from portico.delegate.stored_delegation import (
     FolderChanges,
     StoredDelegation,
-    note_in,
+    note_of,
     note_text,
 )
 from portico.delegate.worktree import Worktree, WorktreeError, WorktreeState
@@ -50,7 +50,7 @@ class WorktreeFolders:
         self, work: Work, entry: AgentEntry, stored: StoredDelegation
     ) -> "WorktreeFolder | None":
         """Return the folder of a task; None if it works in the user's own. Raises WorktreeError."""
-        note = note_in(work.task.note)
+        note = note_of(work.task.note, entry.id)
         earlier = stored.worktree or note.worktree
         if not entry.worktree and not earlier:
             return None

@@ -21,7 +21,7 @@ class GatewayAgents:
     def __init__(
         self, config: "AgentsConfig", tasks: GatewayTasks, folder: str, gateway: "AccessGateway"
     ) -> None:
-        """`folder` is that of the quotas and worktrees; agents get the tools of `gateway`."""
+        """`folder` is the state folder; agents get the tools of `gateway`."""
         from portico.agents.quotas import quotas_in_folder
         from portico.delegate.agent_access import AgentAccess
         from portico.delegate.agent_host import AgentHost
@@ -29,7 +29,7 @@ class GatewayAgents:
         from portico.delegate.delegate_tools import DelegateTools
         from portico.delegate.worktree_folder import WorktreeFolders
 
-        self.host: AgentHost = AgentHost(config, lambda: quotas_in_folder(folder))
+        self.host: AgentHost = AgentHost(config, lambda: quotas_in_folder(folder), folder)
         self.access: AgentAccess = AgentAccess(
             gateway, lambda: tasks.host.worker.store, metatool_definitions.RESERVED
         )
