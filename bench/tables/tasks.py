@@ -26,13 +26,17 @@ HEADING = "Tasks"
 EXTENSION = "io.modelcontextprotocol/tasks"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _FLOOR, _PLAIN, _TASKS = STDIO_FLOOR.name, "run, no tasks", "run, with a task tool"
-_COMMIT, _SUBMIT = "one commit of SQLite, synchronous FULL", "a task, from call to answer"
+_COMMIT = "one commit of SQLite, synchronous FULL"
+_ALONE = "a task, from call to answer, while no other runs"
+_BURST = "the same, each submitted with the answer to the one before"
 _CALL = "CPU us a call"
 _LAPS, _FLOOR_US, _MORE_US = 6, 35, 3
 _FINISHED, _PAGE = 10_000, 100
 _ABOUT = (
     "Submitted over stdio by a client that declares tasks: the answer comes after the task is on "
-    "disk (write-ahead log, synchronous FULL). The first row is the same disk without Portico.",
+    "disk (write-ahead log, synchronous FULL). The first row is the same disk without Portico. In "
+    "the last row a submission also waits for the commits of the task before it, which is running "
+    "and finishing meanwhile.",
     "A plain call is one of a client without tasks, of a tool without tasks; driver and server "
     f"share one core. Its budget assumes a floor of {_FLOOR_US} us, and is scaled to this run's.",
 )
@@ -46,18 +50,22 @@ def measure(scale: Scale) -> Section:
         os.environ["BENCH_TASKS"] = str(folder)
         try:
             commits = commit_times(workspace.path / "floor.db", scale.calls // 10)
-            submitted, polls = _submitted(workspace, scale.calls // 10)
+            alone, burst, polls = _submitted(workspace, scale.calls // 10)
             _round(workspace, scale, samples)
             page_ms = asyncio.run(page_time(folder / "many", min(_FINISHED, scale.calls * 4)))
         except WrongAnswer as wrong:
             section.notes.append(f"not measured to the end: {wrong}")
             return section
     section.tables += [
-        Table("", ("", "p50 ms", "p99 ms"), [_row(_COMMIT, commits), _row(_SUBMIT, submitted)]),
+        Table(
+            "",
+            ("", "p50 ms", "p99 ms"),
+            [_row(_COMMIT, commits), _row(_ALONE, alone), _row(_BURST, burst)],
+        ),
         _call_table(samples),
     ]
     section.notes.append(f"{polls:,.0f} polls of a finished task a second, one after the other.")
-    section.budgets += budgets(samples, submitted, polls, page_ms)
+    section.budgets += budgets(samples, alone, polls, page_ms)
     section.notes += [f"noisy: {noise}" for noise in samples.noisy()]
     return section
 
@@ -123,21 +131,37 @@ def _call_request(call: dict[str, Any], id: int) -> bytes:
     return request(id, "tools/call", call)
 
 
-def _submitted(workspace: Workspace, count: int) -> tuple[list[float], float]:
-    """The time of each submission, and how often a second a task can be polled."""
+def _submitted(workspace: Workspace, count: int) -> tuple[list[float], list[float], float]:
+    """The time of each submission, one at a time and in a row, and how often a second a task can be
+    polled."""
     running = server(_TASKS, (f"{SERVERS}/portico_tasks.py",), workspace)
     with running.process:
-        times = []
-        for number in range(count):
-            call = {"name": "work", "arguments": {"text": str(number)}}
-            began = time.perf_counter()
-            answer = running.ask(partial(_call_request, call))
-            times.append(time.perf_counter() - began)
-            if answer["result"].get("resultType") != "task":
-                raise WrongAnswer(f"not a task: {answer}")
-        poll = {"taskId": answer["result"]["taskId"]}
-        load = running.load(lambda id: request(id, "tasks/get", poll), count * 5)
-    return times, load.requests / load.seconds
+        alone, burst = [], []
+        for _ in range(count):
+            took, id = _submit(running)
+            alone.append(took)
+            while running.ask(partial(_poll, id))["result"]["status"] != "completed":
+                pass
+        for _ in range(count):
+            took, id = _submit(running)
+            burst.append(took)
+        load = running.load(partial(_poll, id), count * 5)
+    return alone, burst, load.requests / load.seconds
+
+
+def _submit(running: PipeServer) -> tuple[float, str]:
+    """Submit a task; the time until its answer, and its id."""
+    call = {"name": "work", "arguments": {"text": "x"}}
+    began = time.perf_counter()
+    answer = running.ask(partial(_call_request, call))
+    took = time.perf_counter() - began
+    if answer["result"].get("resultType") != "task":
+        raise WrongAnswer(f"not a task: {answer}")
+    return took, answer["result"]["taskId"]
+
+
+def _poll(task: str, id: int) -> bytes:
+    return request(id, "tasks/get", {"taskId": task})
 
 
 def _round(workspace: Workspace, scale: Scale, samples: Samples) -> None:
