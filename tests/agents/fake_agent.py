@@ -237,9 +237,9 @@ class FakeAgent:
         gone = self.ask("terminal/output", params)
         self.do_say(session, json.dumps([exited, output, gone["error"]["code"]]))
 
-    def do_raw(self, session: str, line: str, times: int = 1) -> None:
+    def do_raw(self, session: str, line: str, times: int = 1, padding: int = 0) -> None:
         for _ in range(times):
-            self.send_raw(line)
+            self.send_raw(line + " " * padding)
 
     def do_endless(self, session: str, _: bool) -> None:
         """Write one line that never ends."""

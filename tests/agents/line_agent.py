@@ -18,6 +18,8 @@ def main() -> None:
         sys.exit(5)
     if how == "error":
         answer["error"] = {"code": -32603, "message": "no model"}
+    elif how == "huge":
+        answer["result"] = "x" * (33 << 20)
     else:
         answer["result"] = json.loads(how) if how != "echo" else json.dumps(request)
     progress = {"jsonrpc": "2.0", "method": "progress", "params": {"task_id": "1", "percent": 50}}

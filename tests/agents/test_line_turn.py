@@ -57,6 +57,14 @@ async def test_any_result_has_a_text(tmp_path: Path, result: str, text: str) -> 
     assert not outcome.is_error
 
 
+async def test_a_result_over_the_limit_is_an_error(tmp_path: Path) -> None:
+    port = FakePort()
+    outcome = await run_turn(line_agent("huge"), prompt(tmp_path), port)
+    assert outcome.is_error
+    assert outcome.error == "old sent a message over the limit of 32 MB, which was dropped"
+    assert port.events == ["a message of old exceeded the limit of 32 MB and was dropped"]
+
+
 async def test_usage_is_read_and_a_tool_error_is_an_error(tmp_path: Path) -> None:
     result = {
         "content": [{"type": "text", "text": "it failed"}],
@@ -96,7 +104,7 @@ async def test_one_that_hangs_is_stopped(tmp_path: Path) -> None:
 async def test_it_can_be_cancelled(tmp_path: Path) -> None:
     port = FakePort()
     turn = asyncio.create_task(run_turn(line_agent("hang"), prompt(tmp_path), port))
-    await until(lambda: port.shown == ["starting old"])
+    await until(lambda: port.shown[-1:] == ["old is working"])
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(turn, WAIT_S)

@@ -61,6 +61,20 @@ async def test_the_kind_and_path_of_an_earlier_update_count(tmp_path: Path) -> N
     assert port.events == [shown, shown]
 
 
+async def test_a_denied_path_is_known_by_its_link_and_in_the_raw_input(tmp_path: Path) -> None:
+    vault, folder = tmp_path / "vault", tmp_path / "folder"
+    vault.mkdir()
+    folder.mkdir()
+    (folder / "secrets").symlink_to(vault)
+    call = {"toolCallId": "1", "kind": "edit", "rawInput": {"notebook_path": f"{vault}/k"}}
+    params = {"toolCall": call, "options": OPTIONS}
+    step = {"ask": "session/request_permission", "params": params}
+    policy = {"allow": ("edit",), "deny": ("edit:secrets/**",)}
+    port = FakePort(accept("once"))
+    assert await asked(folder, port, step, **policy) == (REJECTED, {"denied": 1})
+    assert await asked(folder, port, permission(), **policy) == (ALLOWED, {"answered_allow": 1})
+
+
 async def test_a_person_is_asked_and_answers(tmp_path: Path) -> None:
     port = FakePort(accept("once"))
     step = permission(path="src/a.py")

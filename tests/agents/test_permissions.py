@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portico.agents.call_paths import CallPath, NamedPaths
 from portico.agents.permissions import (
     REJECTING,
-    CallPath,
     KnownCall,
     PermissionOption,
     ToolCall,
@@ -18,8 +18,8 @@ from portico.agents.permissions import (
     decide,
     matches,
     options_in,
-    paths_in,
     pick,
+    resolved,
     tool_call,
 )
 from portico.config.agent_values import TOOL_KINDS
@@ -165,6 +165,8 @@ def test_the_plain_option_wins_over_one_that_switches_the_mode() -> None:
         ("./src", "/folder/src/a", True),
         ("a+b", "/folder/a+b", True),
         ("?", "/folder/a", True),
+        ("app/[id]", "/folder/app/[id]/page.tsx", True),
+        ("/**/.env", "/elsewhere/a/.env", True),
     ],
 )
 def test_patterns_match_as_documented(pattern: str, path: str, expected: bool) -> None:
@@ -197,7 +199,7 @@ def test_links_are_resolved_before_the_policy_decides(tmp_path: Path) -> None:
 
 def test_a_request_need_not_repeat_what_an_update_said(tmp_path: Path) -> None:
     folder = str(tmp_path)
-    known = KnownCall("execute", "rm -rf", ("secrets/key",))
+    known = KnownCall("execute", "rm -rf", NamedPaths(("secrets/key",)))
     call = tool_call({"toolCallId": "1"}, folder, known)
     assert (call.kind, call.title) == ("execute", "rm -rf")
     assert decide(AgentPermissions(allow=("*",), deny=("execute",)), call, folder) == "deny"
@@ -224,13 +226,95 @@ def test_an_unknown_kind_adds_nothing_to_a_known_one(
     assert decide(AgentPermissions(allow=("edit",)), call, str(tmp_path)) == "allow"
 
 
-def test_paths_are_found_wherever_agents_put_them() -> None:
-    call = {
-        "locations": [{"path": "/a"}, {"line": 3}, "x"],
-        "content": [{"type": "diff", "path": "/b"}, {"type": "content"}],
-        "rawInput": {"file_path": "/c", "command": "ls", "path": 7},
-    }
-    assert paths_in(call) == ["/a", "/b", "/c"]
+SECRETS = ("edit:secrets/**", "read:secrets/**", "move:secrets/**")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"kind": "edit", "rawInput": {"file_path": "secrets/k"}},
+        {"kind": "edit", "rawInput": {"notebook_path": "secrets/k"}},
+        {"kind": "edit", "rawInput": {"changes": {"secrets/k": {"type": "add"}}}},
+        {"kind": "edit", "rawInput": {"input": {"edits": [{"target_file": "a/../secrets/k"}]}}},
+        {"kind": "edit", "locations": [{"path": "file:///folder/secrets/k"}]},
+        {"kind": "edit", "locations": [{"path": "file:///folder/%73ecrets/k#L1"}]},
+        {"kind": "move", "rawInput": {"source": "a", "destination": "secrets/k"}},
+        {"kind": "move", "rawInput": {"path": "secrets"}},
+        {"kind": "read", "rawInput": {"paths": ["a", "secrets/k"]}},
+    ],
+)
+def test_a_denied_path_is_recognised_in_every_form(call: dict[str, Any]) -> None:
+    asks = AgentPermissions(allow=("*",), ask_about=SECRETS)
+    denies = AgentPermissions(allow=("*",), deny=SECRETS)
+    found = tool_call(call, FOLDER)
+    assert decide(denies, found, FOLDER) == "deny"
+    assert decide(asks, found, FOLDER) == "ask"
+    harmless = tool_call({"kind": call["kind"], "rawInput": {"path": "src/a"}}, FOLDER)
+    assert decide(denies, harmless, FOLDER) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        ("edit", {}),
+        ("edit", {"unknown": "secrets/k"}),
+        ("edit", "secrets/k"),
+        ("read", {"paths": ["**/k"]}),
+        ("delete", {"path": "."}),
+        ("search", {"pattern": "x", "path": "/"}),
+        ("execute", {"command": "cat secrets/k", "cwd": "src"}),
+    ],
+)
+@pytest.mark.parametrize("key", ["deny", "ask_about"])
+def test_a_call_that_may_concern_such_a_path_is_a_question(kind: str, raw: Any, key: str) -> None:
+    call = tool_call({"kind": kind, "rawInput": raw}, FOLDER)
+    for rest in ({"allow": ("*",)}, {"default": "allow"}):
+        rules: dict[str, Any] = {**rest, key: ("*:secrets/**",)}
+        assert decide(AgentPermissions(**rules), call, FOLDER) == "ask"
+        others: dict[str, Any] = {**rest, key: ("think:secrets/**",)}
+        assert decide(AgentPermissions(**others), call, FOLDER) == "allow"
+    denied = AgentPermissions(default="deny", ask_about=("edit:secrets/**",))
+    assert decide(denied, call, FOLDER) == "deny"
+
+
+def test_a_call_with_too_many_paths_is_never_allowed() -> None:
+    raw = {"paths": [f"src/{number}" for number in range(1000)]}
+    call = tool_call({"kind": "read", "rawInput": raw}, FOLDER)
+    for key in ("deny", "ask_about"):
+        rules: dict[str, Any] = {key: ("read:secrets/**",)}
+        policy = AgentPermissions(allow=("*",), **rules)
+        assert decide(policy, call, FOLDER) != "allow"
+
+
+def test_a_rule_may_be_for_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    policy = AgentPermissions(allow=("*",), deny=("read:~/.ssh/**",))
+    for path in ("~/.ssh/key", f"{tmp_path}/.ssh/key", f"file://{tmp_path}/.ssh/key"):
+        call = tool_call({"kind": "read", "rawInput": {"path": path}}, FOLDER)
+        assert decide(policy, call, FOLDER) == "deny"
+    call = tool_call({"kind": "read", "rawInput": {"path": "~/notes"}}, FOLDER)
+    assert decide(policy, call, FOLDER) == "allow"
+
+
+def test_a_denied_link_is_denied_by_its_target_too(tmp_path: Path) -> None:
+    vault, folder = tmp_path / "vault", tmp_path / "folder"
+    vault.mkdir()
+    folder.mkdir()
+    (folder / "secrets").symlink_to(vault)
+    call = tool_call({"kind": "read", "locations": [{"path": f"{vault}/k"}]}, str(folder))
+    for rule in ("read:secrets/**", f"read:{folder}/secrets/*"):
+        policy = resolved(AgentPermissions(allow=("*",), deny=(rule,)), str(folder))
+        assert decide(policy, call, str(folder)) == "deny"
+    allowed = resolved(AgentPermissions(allow=("read:secrets/**",)), str(folder))
+    assert decide(allowed, call, str(folder)) == "ask"
+
+
+@pytest.mark.parametrize(
+    "rule", ["read:secrets//k", "read:./secrets/./k", "read://folder/secrets/"]
+)
+def test_a_rule_is_normalised(rule: str) -> None:
+    call = tool_call({"kind": "read", "rawInput": {"path": "secrets/k"}}, FOLDER)
+    assert decide(AgentPermissions(deny=(rule,)), call, FOLDER) == "deny"
 
 
 def test_options_that_cannot_be_chosen_are_left_out() -> None:

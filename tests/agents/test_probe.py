@@ -22,6 +22,7 @@ async def test_a_probe_shows_what_the_agent_is_and_sends_no_prompt(tmp_path: Pat
     profile = await probe(launch(script=script), str(tmp_path))
     assert (profile.name, profile.version) == ("Fake Agent", "1.0")
     assert profile.has("loadSession")
+    assert profile.found_command == ""
     assert not profile.has("mcpCapabilities", "http")
     methods = [one["method"] for one in log_of(log, "client")]
     assert methods == ["initialize", "session/new", "session/close"]
@@ -43,9 +44,17 @@ async def test_a_probe_raises_why_the_agent_cannot_be_used(
         await probe(agent, str(tmp_path))
 
 
+async def test_a_failed_handshake_names_the_agent(tmp_path: Path) -> None:
+    failure = {"error": {"code": -32603, "message": "boom"}}
+    with pytest.raises(AgentFailed) as raised:
+        await probe(launch(script={"answers": {"initialize": failure}}), str(tmp_path))
+    assert str(raised.value) == "fake rejected the handshake (initialize): boom (-32603)"
+
+
 async def test_of_a_command_only_its_existence_is_checked(tmp_path: Path) -> None:
     found = AgentLaunch(name="tool", kind="cli", argv=(sys.executable,))
-    assert (await probe(found, str(tmp_path))).name == "tool"
+    profile = await probe(found, str(tmp_path))
+    assert (profile.name, profile.found_command) == ("tool", sys.executable)
     missing = AgentLaunch(name="tool", kind="line", argv=("no-such-tool",))
     with pytest.raises(AgentFailed, match="there is no command 'no-such-tool'"):
         await probe(missing, str(tmp_path))

@@ -13,7 +13,7 @@ from portico.agents.run_turn import run_turn
 from portico.config.agents_schema import AgentTimeouts
 from portico.model.errors import TargetError
 from portico.state.background import Background
-from tests.agents.rig import WAIT_S, FakePort, launch, log_of, prompt
+from tests.agents.rig import WAIT_S, FakePort, launch, log_of, permission, prompt
 
 
 async def test_the_text_of_the_agent_is_the_result(tmp_path: Path) -> None:
@@ -123,11 +123,43 @@ async def test_one_message_of_many_megabytes_is_accepted(tmp_path: Path) -> None
     assert not outcome.is_error
 
 
-async def test_a_message_over_the_limit_is_skipped_and_counted(tmp_path: Path) -> None:
+DROPPED = "a message of fake exceeded the limit of 32 MB and was dropped"
+
+
+async def test_a_result_over_the_limit_is_an_error(tmp_path: Path) -> None:
+    port = FakePort()
+    steps = [{"flood": 1, "text": "y", "times": 33 << 20}]
+    outcome = await run_turn(launch(*steps), prompt(tmp_path), port)
+    assert (outcome.text, outcome.garbage, outcome.stop_reason) == ("", 1, "end_turn")
+    assert (outcome.is_error, outcome.error) == (True, DROPPED)
+    assert port.events == [DROPPED]
+
+
+async def test_a_text_from_which_a_message_was_dropped_has_a_note(tmp_path: Path) -> None:
+    port = FakePort()
     steps = [{"flood": 1, "text": "y", "times": 33 << 20}, {"say": "end"}]
-    outcome = await run_turn(launch(*steps), prompt(tmp_path), FakePort())
-    assert (outcome.text, outcome.garbage) == ("end", 1)
-    assert not outcome.is_error
+    outcome = await run_turn(launch(*steps), prompt(tmp_path), port)
+    assert outcome.text == f"end\n\n({DROPPED}, so this text may be incomplete)"
+    assert (outcome.garbage, outcome.is_error) == (1, False)
+    assert port.events == [DROPPED]
+
+
+async def test_a_response_over_the_limit_fails_the_turn(tmp_path: Path) -> None:
+    port = FakePort()
+    response = {"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn", "x": "y" * 1000}}
+    line = json.dumps(response)
+    steps = [{"say": "so far"}, {"raw": line, "padding": 33 << 20}, {"hang": True}]
+    outcome = await run_turn(launch(*steps), prompt(tmp_path), port)
+    assert (outcome.text, outcome.stop_reason) == ("so far", "failed")
+    assert outcome.error == "fake sent a message over the limit of 32 MB, which was dropped"
+    assert port.events == [DROPPED]
+
+
+async def test_a_long_line_that_is_not_a_message_is_only_counted(tmp_path: Path) -> None:
+    port = FakePort()
+    steps = [{"raw": "log", "padding": 33 << 20}, {"say": "end"}]
+    outcome = await run_turn(launch(*steps), prompt(tmp_path), port)
+    assert (outcome.text, outcome.garbage, port.events) == ("end", 1, [])
 
 
 @pytest.mark.parametrize(
@@ -158,14 +190,40 @@ async def test_late_updates_do_not_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_error"), [("max_tokens", False), ("refusal", True), ("brand_new", False)]
+    ("reason", "error"),
+    [
+        ("max_tokens", ""),
+        ("refusal", "fake refused the task"),
+        ("cancelled", "fake cancelled the task by itself"),
+        ("brand_new", ""),
+    ],
 )
-async def test_the_stop_reason_is_the_agents_own(
-    tmp_path: Path, reason: str, is_error: bool
-) -> None:
+async def test_the_stop_reason_is_the_agents_own(tmp_path: Path, reason: str, error: str) -> None:
     outcome = await run_turn(launch({"stop": reason}), prompt(tmp_path), FakePort())
     assert outcome.stop_reason == reason
-    assert outcome.is_error is is_error
+    assert (outcome.is_error, outcome.error) == (bool(error), error)
+
+
+async def test_an_agent_may_cancel_its_task_after_a_rejected_permission(tmp_path: Path) -> None:
+    agent = launch(permission(), {"stop": "cancelled"})
+    outcome = await run_turn(agent, prompt(tmp_path), FakePort())
+    why = "fake cancelled the task by itself, after a permission request was rejected"
+    assert (outcome.is_error, outcome.error) == (True, why)
+
+
+async def test_an_agent_that_sends_no_updates_is_shown_as_working(tmp_path: Path) -> None:
+    class WatchedPort(FakePort):
+        async def progress(self, text: str) -> None:
+            await super().progress(text)
+            if text == "fake is working":
+                working.set()
+
+    working, port = asyncio.Event(), WatchedPort()
+    turn = asyncio.create_task(run_turn(launch({"hang": True}), prompt(tmp_path), port))
+    await asyncio.wait_for(working.wait(), WAIT_S)
+    assert port.shown == ["starting fake", "fake is working"]
+    turn.cancel()
+    await asyncio.wait((turn,))
 
 
 @pytest.mark.parametrize(
@@ -208,6 +266,11 @@ async def test_a_crash_shows_the_end_of_stderr(tmp_path: Path) -> None:
             {"answers": {"session/new": {"error": {"code": -32603, "message": "no disk"}}}},
             TargetError,
             "fake did not open a session: no disk (-32603)",
+        ),
+        (
+            {"answers": {"initialize": {"error": {"code": -32603, "message": "boom"}}}},
+            AgentFailed,
+            "fake rejected the handshake (initialize): boom (-32603)",
         ),
         (
             {"answers": {"session/new": {"result": {}}}},
@@ -267,6 +330,19 @@ async def test_an_agent_that_needs_a_login_names_the_command(
     assert raised.value.command.endswith(command)
     assert f"run `{raised.value.command}` and log in, then try again" in str(raised.value)
     assert raised.value.methods == ("Log in with a browser", "In a terminal")
+
+
+@pytest.mark.parametrize("methods", [[], METHODS[:1]])
+async def test_without_a_known_command_the_login_is_the_agents_own(
+    tmp_path: Path, methods: list[dict[str, Any]]
+) -> None:
+    refusal = {**NEEDS_LOGIN, "data": {"authMethods": methods}}
+    script = {"answers": {"session/new": {"error": refusal}}}
+    with pytest.raises(LoginRequired) as raised:
+        await run_turn(launch(script=script), prompt(tmp_path), FakePort())
+    shown = "fake needs a login: log in to fake as you would without Portico, then try again"
+    assert str(raised.value).startswith(shown)
+    assert raised.value.command == ""
 
 
 async def test_a_login_that_is_needed_at_the_prompt_raises_too(tmp_path: Path) -> None:

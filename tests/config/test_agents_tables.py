@@ -52,6 +52,7 @@ timeouts = { start = 5, idle = 6, hard = 7 }
 mode = "plan"
 options = { model = "small", fast = true }
 auth_method = "key"
+login = "coder login"
 worktree = true
 tools = ["files__*"]
 max_depth = 1
@@ -137,6 +138,7 @@ def test_all_keys_of_agents_are_read(tmp_path: Path) -> None:
         mode="plan",
         options={"model": "small", "fast": True},
         auth_method="key",
+        login="coder login",
         worktree=True,
         tools=("files__*",),
         max_depth=1,
@@ -167,6 +169,7 @@ def test_a_preset_is_enough(name: str, tmp_path: Path) -> None:
     assert (found.command, found.args, found.env) == (preset.command, preset.args, preset.env)
     assert (found.title, found.capabilities) == (preset.name, preset.capabilities)
     assert found.known is preset
+    assert found.login_command == preset.login
     assert found.callbacks == AgentCallbacks()
 
 
@@ -178,11 +181,13 @@ def test_the_keys_of_a_config_win_over_its_preset(tmp_path: Path) -> None:
     command = "/opt/qwen"
     env = { NO_COLOR = "0", KEY = "k" }
     capabilities = ["t"]
+    login = "qwen-login"
     """
     (found,) = agents(tmp_path, text).entries.values()
     assert (found.command, found.args) == ("/opt/qwen", PRESETS["qwen"].args)
     assert found.env == {**PRESETS["qwen"].env, "NO_COLOR": "0", "KEY": "k"}
     assert (found.name, found.capabilities) == ("Qwen Code", ("t",))
+    assert found.login_command == "qwen-login"
 
 
 def test_a_relative_command_starts_at_the_folder_of_the_config(tmp_path: Path) -> None:
@@ -295,6 +300,55 @@ callbacks = { fs = "read-write" }
         "portico.toml:32: agents[5].pool.min: is more than max; lower it, or raise max",
         "portico.toml: and 1 more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (
+            "../x",
+            "has `..` in its path, which never matches; write the path without it, from / or ~",
+        ),
+        (
+            "a/../x",
+            "has `..` in its path, which never matches; write the path without it, from / or ~",
+        ),
+        (
+            "file:///x",
+            "is for a URL, and rules are for paths; write a path, or only the kind of tool",
+        ),
+        (
+            "${HOME}/x",
+            "has a variable, and rules have none; write the path itself, or ~ for your home",
+        ),
+        ("a\\\\x", "has a backslash in its path; separate folders with /"),
+        ("!x", "has a path that begins with !, which is not supported; use allow or deny instead"),
+        (
+            "*.{pem,key}",
+            "has alternatives in braces, which are not supported; write one rule for each",
+        ),
+        (
+            "~no-such-user/x",
+            "'~no-such-user' is not the home folder of a user; write ~/ or the path itself",
+        ),
+    ],
+)
+@pytest.mark.parametrize("key", ["allow", "ask_about", "deny"])
+def test_a_rule_that_never_matches_is_rejected(
+    path: str, why: str, key: str, tmp_path: Path
+) -> None:
+    text = agent(f'[agents.permissions]\n{key} = ["edit", "read:{path}"]')
+    assert problems(tmp_path, text) == [f"portico.toml:6: agents[0].permissions.{key}[1]: {why}"]
+
+
+def test_a_rule_may_begin_at_the_root_or_in_the_home_folder(tmp_path: Path) -> None:
+    rules = ("read:~/.ssh/**", "read:/etc/**", "edit:app/[id]", "*:a..b", "edit:{{name}}")
+    text = agent(f"permissions = {{ deny = {list(rules)} }}")
+    assert agents(tmp_path, text).entries["a"].permissions.deny == rules
+
+
+def test_an_agent_without_a_preset_has_no_login_of_its_own(tmp_path: Path) -> None:
+    assert agents(tmp_path, agent("")).entries["a"].login_command == ""
 
 
 def test_a_callback_that_its_preset_does_not_support_is_rejected(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from portico.agents.agent_exchange import AgentExchange
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import (
     AUTH_REQUIRED,
@@ -20,7 +21,6 @@ from portico.agents.lenient import decoded_fields, fields, short, text
 from portico.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.protocol.codec import encode_escaped
 from portico.upstream.dialect import Dialect
-from portico.upstream.exchange import Exchange
 from portico.upstream.pending_request import FOREVER
 from portico.upstream.rpc_error import one_line
 from portico.wires.wire import quoted_stderr
@@ -46,6 +46,8 @@ class AgentProfile(Struct, frozen=True, kw_only=True):
     version: str = ""
     capabilities: Mapping[str, Any] = {}
     auth_methods: Sequence[dict[str, Any]] = ()
+    found_command: str = ""
+    """The program of an agent that was looked up and not started; empty if it was started."""
 
     def has(self, *path: str) -> bool:
         """True if a capability is declared; an empty object declares one, too."""
@@ -62,6 +64,10 @@ class AcpHandler(Protocol):
         """A `session/update` arrived."""
         ...
 
+    def dropped(self, what: str) -> None:
+        """A message was dropped; `what` is an event for the task."""
+        ...
+
     async def answer(self, method: str, params: dict[str, Any]) -> Mapping[str, Any]:
         """Return the result of a request; raises McpError."""
         ...
@@ -76,9 +82,10 @@ class AcpConnection:
         self.handler: AcpHandler | None = None
         """Takes updates and requests; without one, updates are dropped and requests refused."""
         command = launch.command(cwd)
-        self.exchange = Exchange(
+        self.exchange = AgentExchange(
             command.wire(), command.name, self._serve, self._on_notification, ACP
         )
+        self.exchange.on_dropped = self._on_dropped
         self._open_bytes = 0
         self._prompts: dict[str, asyncio.Lock] = {}
 
@@ -109,27 +116,15 @@ class AcpConnection:
         return self.exchange.is_over()
 
     async def _initialize(self) -> None:
-        callbacks = self.launch.callbacks
-        result = await self.request(
-            "initialize",
-            {
-                "protocolVersion": PROTOCOL_VERSION,
-                "clientInfo": {
-                    "name": "portico",
-                    "title": "Portico",
-                    "version": self.launch.client_version,
-                },
-                "clientCapabilities": {
-                    "fs": {"readTextFile": callbacks.reads, "writeTextFile": callbacks.writes},
-                    "terminal": callbacks.terminal,
-                    "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
-                    "elicitation": {"form": {}},
-                },
-            },
-        )
+        name = self.launch.name
+        try:
+            result = await self.request("initialize", self._handshake())
+        except McpError as error:
+            why = f"{name} rejected the handshake (initialize): {one_line(error)} ({error.code})"
+            raise AgentFailed(why, kind="refused", server=name) from None
         version = result.get("protocolVersion")
         if version != PROTOCOL_VERSION or isinstance(version, bool):
-            raise WrongAgentVersion(self.launch.name, version, PROTOCOL_VERSION)
+            raise WrongAgentVersion(name, version, PROTOCOL_VERSION)
         info = fields(result.get("agentInfo"))
         self.profile = AgentProfile(
             name=short(info.get("title") or info.get("name"), 100),
@@ -137,6 +132,23 @@ class AcpConnection:
             capabilities=fields(result.get("agentCapabilities")),
             auth_methods=auth_methods(result.get("authMethods")),
         )
+
+    def _handshake(self) -> dict[str, Any]:
+        callbacks = self.launch.callbacks
+        return {
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientInfo": {
+                "name": "portico",
+                "title": "Portico",
+                "version": self.launch.client_version,
+            },
+            "clientCapabilities": {
+                "fs": {"readTextFile": callbacks.reads, "writeTextFile": callbacks.writes},
+                "terminal": callbacks.terminal,
+                "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+                "elicitation": {"form": {}},
+            },
+        }
 
     async def authenticate(self, method: str, meta: Mapping[str, Any]) -> None:
         """Authenticate by one of the agent's methods."""
@@ -254,6 +266,10 @@ class AcpConnection:
             self.exchange.garbage += 1
             return
         handler.updated(text(decoded.get("sessionId")), fields(decoded.get("update")), params)
+
+    def _on_dropped(self, what: str) -> None:
+        if self.handler is not None:
+            self.handler.dropped(what)
 
     async def _serve(self, method: str, params: bytes, about: bytes) -> bytes:
         handler = self.handler

@@ -5,11 +5,11 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from portico.agents.call_paths import CallPath
 from portico.agents.confined_files import ConfinedFiles
 from portico.agents.delegation import AgentLaunch, AgentQuestion
 from portico.agents.lenient import amount, fields, items, short, text, texts
 from portico.agents.permission_broker import PermissionBroker
-from portico.agents.permissions import CallPath
 from portico.agents.questions import Questions
 from portico.agents.terminals import Terminals
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError

@@ -80,6 +80,7 @@ class CommandTurn:
             why = f"{name} {start_problem(self._command, error)}"
             raise AgentFailed(why, kind="start", server=name) from None
         self._stopwatch.ready()
+        self._reports.progress(f"{name} is working")
         return process
 
     async def _finish(self, process: ChildProcess) -> TurnOutcome:

@@ -9,7 +9,6 @@ def launch_of(entry: AgentEntry) -> AgentLaunch:
 
     Its process runs in the folder of the task, for which `entry.cwd` is only a default.
     """
-    preset = entry.known
     return AgentLaunch(
         name=entry.id,
         argv=(entry.command, *entry.args),
@@ -21,5 +20,5 @@ def launch_of(entry: AgentEntry) -> AgentLaunch:
         mode=entry.mode,
         config_options=entry.options,
         auth_method=entry.auth_method,
-        login="" if preset is None else preset.login,
+        login=entry.login_command,
     )

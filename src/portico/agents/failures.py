@@ -37,7 +37,8 @@ class LoginRequired(AgentFailed):
     """The agent needs a login, by the command that is named."""
 
     def __init__(self, agent: str, command: str, methods: Sequence[str] = ()) -> None:
-        todo = f"run `{command}` and log in" if command else "log in with the agent's own program"
+        as_usual = f"log in to {agent} as you would without Portico"
+        todo = f"run `{command}` and log in" if command else as_usual
         offered = f" (it offers: {', '.join(methods)})" if methods else ""
         super().__init__(
             f"{agent} needs a login: {todo}, then try again{offered}", kind="login", server=agent
@@ -47,7 +48,10 @@ class LoginRequired(AgentFailed):
 
 
 def login_command(argv: Sequence[str], methods: Sequence[dict[str, Any]], known: str) -> str:
-    """Return the command with which to log in: the known one, else the agent's own."""
+    """Return the command with which to log in: the known one, else the agent's; empty if unknown.
+
+    The command that starts the agent is not one: with other arguments it may do anything.
+    """
     if known:
         return known
     from shlex import join
@@ -56,7 +60,7 @@ def login_command(argv: Sequence[str], methods: Sequence[dict[str, Any]], known:
         for one in (method, fields(method.get("_meta"))):  # some agents put it into the meta
             if text(one.get("type")) == "terminal":
                 return join([argv[0], *texts(items(one.get("args")))])
-    return join(argv[:1])
+    return ""
 
 
 def auth_methods(value: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from portico.agents.agent_exchange import AgentExchange
 from portico.agents.bounded_text import BoundedText
 from portico.agents.command_turn import refuse_session
 from portico.agents.delegation import (
@@ -25,7 +26,6 @@ from portico.agents.turn_updates import content_text
 from portico.agents.usage import AgentUsage, counts_in, usage_of
 from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.protocol.codec import encode_escaped
-from portico.upstream.exchange import Exchange
 from portico.upstream.pending_request import FOREVER, AwaitedRequest
 from portico.upstream.rpc_error import one_line
 from portico.wires.child_wire import ChildWire
@@ -42,11 +42,12 @@ class LineTurn:
         context = prompt_text("", prompt.blocks)
         self._arguments = {"prompt": prompt.text, "context": context}
         self._wire = ChildWire(launch.command(prompt.cwd))
-        self._exchange = Exchange(self._wire, launch.name, _refuse, self._on_notification)
+        self._exchange = AgentExchange(self._wire, launch.name, _refuse, self._on_notification)
         self._loop = asyncio.get_running_loop()
         self._stopwatch = TurnStopwatch(self._loop.time)
         self._failed: asyncio.Future[Exception] = self._loop.create_future()
         self._reports = TurnReports(port, self._fail)
+        self._exchange.on_dropped = self._reports.record
 
     async def run(self) -> TurnOutcome:
         """Return the outcome; raises TargetError if the process cannot be started."""
@@ -54,6 +55,7 @@ class LineTurn:
             self._reports.progress(f"starting {self._launch.name}")
             await self._exchange.open()
             self._stopwatch.ready()
+            self._reports.progress(f"{self._launch.name} is working")
             return await self._finish()
         finally:
             try:

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from portico.agents.call_paths import CallPath
 from portico.agents.delegation import AgentAnswer, AgentLaunch, AgentQuestion
 from portico.agents.lenient import fields, text
 from portico.agents.permissions import (
     REJECTING,
-    CallPath,
     KnownCall,
     PermissionOption,
     ToolCall,
@@ -17,12 +17,16 @@ from portico.agents.permissions import (
     decide,
     options_in,
     pick,
+    resolved,
     tool_call,
 )
 from portico.agents.questions import Questions
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
 """The answer to every request that is open when the turn is cancelled."""
+
+REJECTIONS = ("denied", "answered_reject", "expired", "unanswered")
+"""The decisions after which an agent may not go ahead."""
 
 
 class PermissionBroker:
@@ -39,7 +43,7 @@ class PermissionBroker:
         self.decisions: Counter[str] = Counter()
         """`allowed`, `denied`, `answered_allow`, `answered_reject`, `expired`, `unanswered` and
         `cancelled`."""
-        self._policy = launch.permissions
+        self._policy = resolved(launch.permissions, folder)
         self._preferred = launch.preferred_options
         self._folder = folder
         self._questions = questions

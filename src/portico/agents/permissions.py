@@ -1,7 +1,8 @@
 """Decides about an agent's permission requests: pure functions over its policy.
 
 Deny wins over `ask_about`, which wins over allow. A rule of deny applies if any path of the request
-matches, a rule of allow only if all of them do. So nothing that is denied can be allowed.
+matches, a rule of allow only if all of them do. So nothing that is denied can be allowed. A request
+that may concern a denied path, such as one that names no path, is not allowed without a question.
 """
 
 import os
@@ -13,7 +14,8 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.agents.lenient import fields, items, short, text, texts
+from portico.agents.call_paths import CallPath, NamedPaths, all_located, located, paths_in
+from portico.agents.lenient import fields, items, short, text
 from portico.config.agents_schema import AgentPermissions
 
 Decision = Literal["allow", "ask", "deny"]
@@ -23,23 +25,15 @@ ALLOW_ONCE, ALLOW_ALWAYS = "allow_once", "allow_always"
 REJECT_ONCE, REJECT_ALWAYS = "reject_once", "reject_always"
 _KINDS = (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS)
 
-_PATH_KEYS = ("path", "file_path", "filePath", "abs_path", "absolute_path", "filename", "directory")
-"""The names that agents use for paths in the raw input of a tool."""
-MAX_PATHS = 100
-"""The paths of a tool call that are looked at."""
-_MAX_PATH = 4096
 _PLAIN_IDS = ("proceed_once", "allow_once", "allow-once", "once", "allow")
 """Among several options of one kind, others may do more, such as switch the mode."""
 _OTHER = "other"
 """The kind of a tool whose kind is not known."""
-_GLOB = re.compile(r"[*?\[]")
-
-
-class CallPath(Struct, frozen=True):
-    """A path of a tool call: as the agent named it, and with links resolved; both absolute."""
-
-    named: str
-    real: str
+_WILDCARD = re.compile(r"[*?]")
+_EXECUTE = "execute"
+"""The kind of commands, which can use any path without naming it to us."""
+_OF_WHOLE_FOLDERS = ("delete", "move", "search")
+"""The kinds of tools that concern everything below the path that they name."""
 
 
 class ToolCall(Struct, frozen=True):
@@ -49,7 +43,7 @@ class ToolCall(Struct, frozen=True):
     title: str
     paths: tuple[CallPath, ...] = ()
     has_more_paths: bool = False
-    """True if the request has further or longer paths than are looked at."""
+    """True if the request has further or longer paths than are examined."""
     earlier_kind: str = ""
     """Its kind in an earlier update, which a request need not repeat."""
 
@@ -59,7 +53,7 @@ class KnownCall(Struct, frozen=True):
 
     kind: str = ""
     title: str = ""
-    paths: tuple[str, ...] = ()
+    paths: NamedPaths = NamedPaths()
 
 
 class PermissionOption(Struct, frozen=True):
@@ -80,9 +74,10 @@ def decide(policy: AgentPermissions, call: ToolCall, folder: str) -> Decision:
         return "deny"
     if _touches(policy.ask_about, call, folder):
         return "ask"
-    if _covers(policy.allow, call, folder):
-        return "allow"
-    return _known(policy.default)
+    decision = "allow" if _covers(policy.allow, call, folder) else _known(policy.default)
+    if decision == "allow" and _may_touch((*policy.deny, *policy.ask_about), call, folder):
+        return "ask"
+    return decision
 
 
 def pick(
@@ -123,59 +118,100 @@ def is_allowed(params: dict[str, Any], result: Mapping[str, Any]) -> bool:
     return chosen is not None and chosen in allowed
 
 
-def paths_in(call: dict[str, Any]) -> list[str]:
-    """Return all paths that a tool call names, each once."""
-    locations = (fields(item).get("path") for item in items(call.get("locations")))
-    contents = map(fields, items(call.get("content")))
-    diffs = (item.get("path") for item in contents if item.get("type") == "diff")
-    raw = fields(call.get("rawInput"))
-    named = (raw.get(key) for key in _PATH_KEYS)
-    return list(dict.fromkeys(path for path in texts((*locations, *diffs, *named)) if path))
-
-
 def tool_call(call: dict[str, Any], folder: str, earlier: KnownCall | None = None) -> ToolCall:
     """Return the tool call of a request, with its paths resolved: this reads the file system."""
     known = earlier or KnownCall()
-    paths = list(dict.fromkeys((*paths_in(call), *known.paths)))
-    usable = [path for path in paths if len(path) <= _MAX_PATH][:MAX_PATHS]
+    found = paths_in(call).joined(known.paths)
     kind = text(call.get("kind"))
     earlier_kind = "" if known.kind == _OTHER else known.kind
     return ToolCall(
         kind=earlier_kind or _OTHER if kind in ("", _OTHER) else kind,
         title=short(call.get("title")) or known.title,
-        paths=tuple(located(path, folder) for path in usable),
-        has_more_paths=len(paths) > len(usable),
+        paths=tuple(all_located(found.paths, folder)),
+        has_more_paths=found.has_more,
         earlier_kind=earlier_kind,
     )
 
 
-def located(path: str, folder: str) -> CallPath:
-    """Return a path that is relative to a folder, resolved."""
-    named = os.path.normpath(os.path.join(folder, path))
-    try:
-        # Before normpath: `link/..` is the parent of the link's target.
-        real = os.path.realpath(os.path.join(folder, path))
-    except (OSError, ValueError):  # a NUL in the path
-        real = named
-    return CallPath(named, real)
+def resolved(policy: AgentPermissions, folder: str) -> AgentPermissions:
+    """Return a policy whose denials also cover the targets of links: this reads the file system.
+
+    An allowance is not extended: a link that an agent creates would widen it.
+    """
+    return replace(
+        policy,
+        deny=_with_targets(policy.deny, folder),
+        ask_about=_with_targets(policy.ask_about, folder),
+    )
+
+
+def _with_targets(rules: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    found = list(rules)
+    for kind, pattern in map(_parts, rules):
+        base = _base(pattern)
+        if not base:
+            continue
+        place = located(base, folder)
+        if place.real != place.named:
+            found.append(f"{kind}:{place.real}{pattern.removeprefix(base)}")
+    return tuple(dict.fromkeys(found))
 
 
 def _touches(rules: Iterable[str], call: ToolCall, folder: str) -> bool:
     """True if a rule applies to any part of the call, in upper or lower case."""
-    for kind, pattern in map(_parts, rules):
-        if kind not in ("*", call.kind):
-            continue
+    for pattern in _patterns(rules, call.kind):
         if not pattern or call.has_more_paths:
             return True
-        forms = {form.casefold() for path in call.paths for form in (path.named, path.real)}
-        if any(matches(pattern.casefold(), form, folder.casefold()) for form in forms):
+        folded, inside = pattern.casefold(), folder.casefold()
+        forms = _forms(call)
+        if any(matches(folded, form, inside) for form in forms):
             return True
+        if folded.endswith("/**") and _place(folded, inside) in forms:
+            return True  # `secrets/**`, and the call is about the folder `secrets`
     return False
+
+
+def _may_touch(rules: Iterable[str], call: ToolCall, folder: str) -> bool:
+    """True if the call may concern the paths of a rule, though none that it names matches."""
+    patterns = _patterns(rules, call.kind)
+    if not patterns:
+        return False
+    if not call.paths or call.kind == _EXECUTE or any(map(_WILDCARD.search, _forms(call))):
+        return True
+    if call.kind not in _OF_WHOLE_FOLDERS:
+        return False
+    places = [_place(pattern.casefold(), folder.casefold()) for pattern in patterns]
+    above = tuple(form.rstrip("/") + "/" for form in _forms(call))
+    return any(f"{place}/".startswith(above) for place in places if place)
+
+
+def _forms(call: ToolCall) -> set[str]:
+    return {form.casefold() for path in call.paths for form in (path.named, path.real)}
+
+
+def _place(pattern: str, folder: str) -> str:
+    """Return the folder that contains everything a pattern matches; empty if it is not known."""
+    base = _base(pattern)
+    return os.path.normpath(os.path.join(folder, base)) if base else ""
+
+
+def _base(pattern: str) -> str:
+    """Return the part of a pattern before its wildcards; empty for a name at any depth."""
+    if "/" not in pattern:
+        return ""
+    names = pattern.split("/")
+    wild = next((n for n, name in enumerate(names) if _WILDCARD.search(name)), len(names))
+    return "/".join(names[:wild])
+
+
+def _patterns(rules: Iterable[str], kind: str) -> list[str]:
+    """Return the patterns of the rules for a kind of tool; empty ones are for all its calls."""
+    return [pattern for one, pattern in map(_parts, rules) if one in ("*", kind)]
 
 
 def _covers(rules: Iterable[str], call: ToolCall, folder: str) -> bool:
     """True if the rules apply to every part of the call."""
-    patterns = [pattern for kind, pattern in map(_parts, rules) if kind in ("*", call.kind)]
+    patterns = _patterns(rules, call.kind)
     if "" in patterns:
         return True
     if not call.paths or call.has_more_paths:
@@ -203,7 +239,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
     trimmed = pattern.removeprefix("./").rstrip("/") or pattern
     if trimmed in (".", "**"):
         return re.compile(r"(?s:.*)")
-    below = "" if _GLOB.search(trimmed) else "(?:/.*)?"
+    below = "" if _WILDCARD.search(trimmed) else "(?:/.*)?"
     start = "" if "/" in trimmed else "(?:.*/)?"
     return re.compile(f"(?s:{start}{_translated(trimmed)}{below})")
 
@@ -216,7 +252,11 @@ def _translated(pattern: str) -> str:
 
 def _parts(rule: str) -> tuple[str, str]:
     kind, _, pattern = rule.partition(":")
-    return kind.strip(), pattern.strip()
+    written = pattern.strip()
+    if not written:
+        return kind.strip(), ""
+    path = os.path.normpath(os.path.expanduser(written))
+    return kind.strip(), "/" + path.lstrip("/") if path.startswith("/") else path
 
 
 def _known(default: str) -> Decision:

@@ -14,7 +14,8 @@ async def probe(launch: AgentLaunch, folder: str) -> AgentProfile:
     """Open a session without a prompt, and return the agent's description of itself.
 
     Raises LoginRequired if a login is missing, TargetError for every other reason why it cannot be
-    used. Of an agent that does not speak ACP, only the command is looked up.
+    used. Of an agent that does not speak ACP, only the command is looked up, and the profile has
+    its `found_command`.
     """
     if launch.kind != "acp":
         return _command_profile(launch)
@@ -36,9 +37,10 @@ async def probe(launch: AgentLaunch, folder: str) -> AgentProfile:
 
 def _command_profile(launch: AgentLaunch) -> AgentProfile:
     program = launch.argv[0]
-    if shutil.which(program, path=launch.variables().get("PATH")) is None:
+    found = shutil.which(program, path=launch.variables().get("PATH"))
+    if found is None:
         why = (
             f"{launch.name} cannot start: there is no command {program!r}; check its name and PATH"
         )
         raise AgentFailed(why, kind="start", server=launch.name)
-    return AgentProfile(name=launch.name)
+    return AgentProfile(name=launch.name, found_command=found)

@@ -21,7 +21,7 @@ from portico.agents.delegation import (
 )
 from portico.agents.failures import AgentFailed, LoginRequired
 from portico.agents.lenient import text
-from portico.agents.permission_broker import PermissionBroker
+from portico.agents.permission_broker import REJECTIONS, PermissionBroker
 from portico.agents.permissions import is_allowed
 from portico.agents.prompt_blocks import prompt_blocks
 from portico.agents.questions import Questions
@@ -37,7 +37,8 @@ from portico.upstream.rpc_error import one_line
 
 _REPORTS_S = 10.0
 """How long the port may take for the last events."""
-REFUSAL = "refusal"
+REFUSAL, CANCELLED_BY_AGENT = "refusal", "cancelled"
+"""Stop reasons that are errors; a turn that we cancel never has an end of its own."""
 
 
 class AcpTurn:
@@ -90,6 +91,7 @@ class AcpTurn:
         self._session_id = prompt.session_id
         self._is_responsive = False
         self._result: Mapping[str, Any] = {}
+        self._dropped = ""
 
     async def run(self) -> TurnOutcome:
         """Return the outcome; raises TargetError if the turn could not begin.
@@ -123,6 +125,13 @@ class AcpTurn:
         self._updates.add(session_id, update, raw)
         self._driver.updated(session_id, update)
 
+    def dropped(self, what: str) -> None:
+        """Keep the event of a message that was dropped; it may have been the result."""
+        self._touch()
+        self._reports.record(what)
+        if self._clock is not None:  # the turn has begun
+            self._dropped = what
+
     async def answer(self, method: str, params: dict[str, Any]) -> Mapping[str, Any]:
         """Answer a request of the agent."""
         self._touch()
@@ -137,12 +146,17 @@ class AcpTurn:
         """Return what the agent did so far; without an end, the turn was interrupted."""
         updates, connection = self._updates, self._connection
         reason = end.stop_reason if end is not None else stop_reason
-        is_refusal = reason == REFUSAL
+        said = updates.text.value()
+        error = error or self._problem_of(reason)
+        if self._dropped and said and not error:
+            said = f"{said}\n\n({self._dropped}, so this text may be incomplete)"
+        elif self._dropped:
+            error = error or self._dropped
         return TurnOutcome(
-            text=updates.text.value(),
+            text=said,
             stop_reason=reason,
-            is_error=bool(error) or is_refusal,
-            error=error or (f"{self._launch.name} refused the task" if is_refusal else ""),
+            is_error=bool(error),
+            error=error,
             usage=updates.usage.result(end.result if end is not None else self._result),
             session_id=self._session_id,
             can_resume=bool(connection is not None and connection.resume_method),
@@ -155,6 +169,17 @@ class AcpTurn:
             garbage=connection.exchange.garbage if connection is not None else 0,
             timings=self._stopwatch.timings(self._warm is not None),
         )
+
+    def _problem_of(self, reason: str) -> str:
+        """Return why a stop reason is an error; empty if it is not."""
+        name = self._launch.name
+        if reason == REFUSAL:
+            return f"{name} refused the task"
+        if reason != CANCELLED_BY_AGENT:
+            return ""
+        is_rejected = any(self._broker.decisions[one] for one in REJECTIONS)
+        why = ", after a permission request was rejected" if is_rejected else ""
+        return f"{name} cancelled the task by itself{why}"
 
     async def _start(self) -> None:
         """Start the process if there is none, and open the session, within the start timeout."""
@@ -230,6 +255,7 @@ class AcpTurn:
         self._clock = self._questions.clock = TurnClock(timeouts.idle, hard_s, self._stop)
         blocks = prompt_blocks(self._prompt, connection.profile)
         turn = asyncio.create_task(self._driver.run(connection, self._session_id, blocks))
+        self._reports.progress(f"{self._launch.name} is working")
         try:
             await asyncio.wait((turn, self._stopped), return_when=asyncio.FIRST_COMPLETED)
             self._stopwatch.ended()

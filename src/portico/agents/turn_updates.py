@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from portico.agents.bounded_text import BoundedText
+from portico.agents.call_paths import NamedPaths, paths_in
 from portico.agents.lenient import fields, items, short, text
-from portico.agents.permissions import MAX_PATHS, KnownCall, paths_in
+from portico.agents.permissions import KnownCall
 from portico.agents.usage import UsageReports
 
 MAX_TOOL_CALLS = 200
@@ -51,7 +52,7 @@ class TurnUpdates:
         self.text = BoundedText(max_text)
         self.usage = UsageReports(is_new_session)
         self.tool_calls: dict[str, dict[str, str]] = {}
-        self._paths: dict[str, tuple[str, ...]] = {}
+        self._paths: dict[str, NamedPaths] = {}
         self.changed: dict[str, None] = {}
         """The paths of files that completed tool calls have changed."""
         self.plan: tuple[Mapping[str, Any], ...] = ()
@@ -92,7 +93,7 @@ class TurnUpdates:
         call = self.tool_calls.get(id[:_MAX_ID])
         if call is None:
             return None
-        return KnownCall(call["kind"], call["title"], self._paths.get(id[:_MAX_ID], ()))
+        return KnownCall(call["kind"], call["title"], self._paths[id[:_MAX_ID]])
 
     def _is_ours(self, session_id: str) -> bool:
         # A sub-agent's session has its own id, and its text is not the answer.
@@ -126,10 +127,9 @@ class TurnUpdates:
         if command and call["kind"] == "execute":
             call["title"] = command  # some agents name only their tool
         self.tool_calls[id] = call  # the most recent last
-        paths = (*self._paths.get(id, ()), *paths_in(update))
-        self._paths[id] = tuple(dict.fromkeys(paths))[: MAX_PATHS + 1]
+        self._paths[id] = self._paths.get(id, NamedPaths()).joined(paths_in(update))
         if call["status"] == "completed" and call["kind"] in _CHANGING:
-            for path in self._paths[id]:
+            for path in self._paths[id].paths:
                 if len(self.changed) < MAX_CHANGED:
                     self.changed[path] = None
         if len(self.tool_calls) > MAX_TOOL_CALLS:

@@ -34,6 +34,7 @@ class AgentPreset(Struct, frozen=True, kw_only=True):
     refused_fs: Mapping[str, str] = {}
     """Values of `callbacks.fs` that the agent does not support, and why."""
     notes: tuple[str, ...] = ()
+    """Its quirks, for people; the subject of each is the agent."""
 
 
 PRESETS: Mapping[str, AgentPreset] = {

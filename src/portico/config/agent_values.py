@@ -1,5 +1,7 @@
 """Readers of the values that only the tables of agents have."""
 
+import os
+import re
 from typing import Any
 
 from portico.config.problems import Path, Report, quoted
@@ -47,7 +49,29 @@ def permission_rules(report: Report, at: Path, value: Any) -> Any:
             report.wrong((*at, place), what, report.suggest(kind, TOOL_KINDS))
         elif colon and not path.strip():
             report.wrong((*at, place), "has no path after the colon", "add one or remove the colon")
+        elif mistake := _mistake_in(path.strip()):
+            report.wrong((*at, place), *mistake)
     return found
+
+
+def _mistake_in(path: str) -> tuple[str, str] | None:
+    """Return why a pattern of paths would never match, and what to write; None if it can."""
+    if "${" in path:
+        return "has a variable, and rules have none", "write the path itself, or ~ for your home"
+    if "://" in path:
+        return "is for a URL, and rules are for paths", "write a path, or only the kind of tool"
+    if ".." in path.split("/"):
+        return "has `..` in its path, which never matches", "write the path without it, from / or ~"
+    if "\\" in path:
+        return "has a backslash in its path", "separate folders with /"
+    if path.startswith("!"):
+        return "has a path that begins with !, which is not supported", "use allow or deny instead"
+    if re.search(r"\{[^{}]*,[^{}]*\}", path):
+        return "has alternatives in braces, which are not supported", "write one rule for each"
+    if os.path.expanduser(path).startswith("~"):
+        name = path.partition("/")[0]
+        return f"{quoted(name)} is not the home folder of a user", "write ~/ or the path itself"
+    return None
 
 
 def session_options(report: Report, at: Path, value: Any) -> Any:

@@ -42,7 +42,8 @@ class RateLimit(Struct, frozen=True, kw_only=True):
 class AgentPermissions(Struct, frozen=True, kw_only=True):
     """The answers to an agent's permission requests: deny wins, then ask_about, then allow.
 
-    A rule is the kind of a tool, such as `edit`, or `edit:src/**` for some paths only.
+    A rule is the kind of a tool, such as `edit`, or `edit:src/**` for some paths only. A relative
+    path is inside the folder of the task; others begin with `/` or `~`.
     """
 
     allow: Annotated[tuple[str, ...], permission_rules] = ()
@@ -124,6 +125,8 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     """The session's config options to set, by the agent's own ids."""
     auth_method: Annotated[str, non_empty] = ""
     """The authentication method to use, by the agent's own id; empty if it needs none."""
+    login: Annotated[str, non_empty] = ""
+    """The command with which a person logs in, for messages; Portico does not run it."""
     worktree: Annotated[bool, flag] = False
     """Whether each task gets a git worktree of its own."""
     tools: Annotated[tuple[str, ...], words] = ()
@@ -142,6 +145,11 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     def known(self) -> AgentPreset | None:
         """Its preset."""
         return PRESETS.get(self.preset)
+
+    @property
+    def login_command(self) -> str:
+        """The command with which a person logs in: its own, or that of its preset."""
+        return self.login or ("" if self.known is None else self.known.login)
 
     @property
     def is_supervised(self) -> bool:

@@ -37,6 +37,7 @@ _OF_ACP = (
     "mode",
     "options",
     "auth_method",
+    "login",
     "tools",
     "max_depth",
 )
