@@ -11,6 +11,12 @@ from portico.agents.usage import AgentUsage
 from portico.cli.main import main
 from portico.config.agents_schema import RateLimit
 from portico.config.paths import state_folder
+from portico.delegate.stored_delegation import AgentNote, StoredDelegation, note_text
+from portico.model.context import LOCAL
+from portico.protocol.codec import encode
+from portico.tasks.record import CANCELLED
+from portico.tasks.store import tasks_in_folder
+from tests.support.task_stores import running
 
 CONFIG = """
 [[agents]]
@@ -125,6 +131,73 @@ def test_an_explanation_without_an_agent_fails_with_the_reason(
     assert (found["agent"], found["free_at"] is None) == ("", False)
 
 
+async def delegated(*, ends: bool = False) -> str:
+    """A task of the first agent, which runs or has ended; its id."""
+    store = tasks_in_folder(state_folder())
+    stored = StoredDelegation(task_type="docs", prompt="x", cwd="/")
+    await store.submit(LOCAL, "delegate@some-scope-", encode(stored))
+    task, lease = await running(store, "delegate@some-scope-")
+    await store.annotate(lease, note_text(AgentNote(agent_id="shell")))
+    if ends:
+        await store.finish(lease, CANCELLED)
+    await store.close()
+    return task.id
+
+
+def test_an_explanation_knows_the_agents_that_are_busy(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(delegated())
+    Path(config).write_text(CONFIG.replace('"/bin/sh"', '"/bin/sh"\nmax_concurrent = 1', 1))
+    expected = "shell, by capability: it has the capability 'docs', which is busy"
+    for words in (["agents", "explain", "x"], ["delegate", "--explain", "x"]):
+        assert main([*words, "--type", "docs", "--config", config]) == 0
+        assert capsys.readouterr().out.endswith(f"{expected}: the task would wait\n")
+
+
+def test_an_explanation_of_a_continued_task_has_its_type_and_agent(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["delegate", "--explain", "go on", "--config", config]
+    ended = asyncio.run(delegated(ends=True))
+    assert main([*words, "--resume", ended[:12], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["task_type"], found["agent"], found["via"]) == ("docs", "shell", "request")
+    runs = asyncio.run(delegated())
+    assert main([*words, "--resume", runs]) == 1
+    assert capsys.readouterr().err == (
+        f"portico: --resume: {runs[:12]} is running; wait for it, or cancel it\n"
+    )
+
+
+@pytest.mark.parametrize("kind", ["cli", "line"])
+def test_the_test_of_an_agent_that_is_not_started_says_so(
+    config: str, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    Path(config).write_text(
+        f'[[agents]]\nid = "it"\nkind = "{kind}"\ncommand = "/bin/sh"\ncapabilities = ["code"]\n'
+    )
+    assert main(["agents", "test", "it", "--config", config]) == 0
+    assert capsys.readouterr().out == (
+        f"it: found the command /bin/sh; agents of kind {kind} are not started by this test\n"
+    )
+    assert main(["agents", "test", "it", "--json", "--config", config]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["started"], found["notes"]) == (True, False, [])
+
+
+def test_nothing_is_delegated_if_no_agent_is_enabled(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    off = CONFIG.replace("capabilities", "enabled = false\ncapabilities", 2)
+    Path(config).write_text(off)
+    assert main(["delegate", "x", "--type", "code", "--config", config]) == 1
+    assert capsys.readouterr().err == (
+        f"portico: {config}: no agent is enabled (shell, line, off); "
+        "set enabled = true for one of them, or remove enabled = false\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -147,7 +220,10 @@ def test_a_config_without_agents_is_an_error(
 ) -> None:
     path = tmp_path / "portico.toml"
     path.write_text("[agents_defaults]\n")
-    assert main(["agents", "--config", str(path)]) == 1
-    assert capsys.readouterr().err == (
-        f"portico: {path}: no agent is configured; add an [[agents]] table with a preset\n"
-    )
+    for words in (["agents"], ["delegate", "x"]):
+        assert main([*words, "--config", str(path)]) == 1
+        assert capsys.readouterr().err == (
+            f"portico: {path}: no agent is configured; add a table such as [[agents]] with "
+            'id = "qwen" and preset = "qwen" (presets: qwen, gemini, claude, codex, opencode), '
+            "or one with a command\n"
+        )

@@ -30,7 +30,10 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crew:
         "slow": acp(RUNNING, {"pass": str(tmp_path / "gate")}),
         "endless": acp(RUNNING, {"wait_for_cancel": True}),
         "asking": acp(permission(), {"say": "ok"}),
+        "hasty": acp(permission(), {"say": "ok"}, permissions={"timeout_s": 4.0}),
+        "placed": acp({"cwd": True}),
         "missing": {"command": "no-such-agent", "capabilities": ["code"]},
+        "noted": acp(preset="qwen"),
         "locked": acp(script={"answers": {"session/new": {"error": LOGIN}}}, preset="qwen"),
     }
     made = Crew(tmp_path, agents)
@@ -73,7 +76,7 @@ def test_a_task_that_fails_is_exit_code_1(crew: Crew) -> None:
         (["--agent", "nobody", "x"], "there is no agent 'nobody'; choose from quick"),
         (["--type", "poetry", "x"], 'task_type: must be "code", not "poetry"'),
         (["--agent", "missing", "x"], "missing cannot run: there is no command"),
-        (["--resume", "ptk_x", "x"], "resume: there is no delegated task 'ptk_x'"),
+        (["--resume", "ptk_x", "x"], "there is no task 'ptk_x'; `portico tasks list` shows"),
         (["--cwd", "/no/such/folder", "--agent", "quick", "x"], "/no/such/folder"),
     ]:
         ran = portico(crew, "delegate", *words)
@@ -132,6 +135,93 @@ def test_a_person_answers_the_question_of_a_task(crew: Crew) -> None:
     assert '"optionId": "once"' in terminal.screen
 
 
+def test_a_question_that_expires_closes_its_form(crew: Crew) -> None:
+    words = ["delegate", "--agent", "hasty", "do it", "--config", str(crew.config)]
+    with at_terminal(*words) as terminal:
+        terminal.until("edit it: allow it?")
+        terminal.until("> ")
+        terminal.type("1")  # too late for the rest
+        terminal.until("the question is closed: it was answered elsewhere, it expired, or")
+        assert terminal.end() == 0
+    assert '"optionId": "no"' in terminal.screen
+
+
+def test_a_question_that_is_answered_elsewhere_closes_its_form(crew: Crew) -> None:
+    words = ["delegate", "--agent", "asking", "do it", "--config", str(crew.config)]
+    with at_terminal(*words) as terminal:
+        terminal.until("edit it: allow it?")
+        assert answered(crew, the_only_task(crew), "once").returncode == 0
+        terminal.until("the question is closed")
+        assert terminal.end() == 0
+    assert '"optionId": "once"' in terminal.screen
+
+
+def test_a_task_that_is_cancelled_at_its_question_asks_it_once(crew: Crew) -> None:
+    words = ["delegate", "--agent", "asking", "do it", "--config", str(crew.config)]
+    with at_terminal(*words) as terminal:
+        terminal.until("edit it: allow it?")
+        terminal.until("> ")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.answer("leave the task running? [Y/n] ", "n")
+        assert terminal.end() == 1
+    assert "cancelled" in terminal.screen
+    assert "allow it?" not in terminal.screen
+
+
+def test_without_a_terminal_a_question_is_shown_once_with_the_command_to_answer_it(
+    crew: Crew,
+) -> None:
+    with subprocess.Popen(
+        crew.command("delegate", "--agent", "asking", "do it"),
+        env=crew.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        shown = []
+        for line in process.stderr:
+            shown.append(line)
+            if "portico tasks answer" in line:
+                assert answered(crew, line.split("`")[1].split()[-1], "once").returncode == 0
+        out, _ = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, '"optionId": "once"' in out) == (0, True)
+    assert "".join(shown).count("Question to a person: edit edit it: allow it?; fields:") == 1
+
+
+def the_only_task(crew: Crew) -> str:
+    """The id of the only task."""
+    (task,) = json.loads(tasks(crew, "list", "--json").stdout)
+    return str(task["id"])
+
+
+def answered(crew: Crew, task: str, answer: str) -> "subprocess.CompletedProcess[str]":
+    """Answer the question of a task in another process."""
+    return tasks(crew, "answer", task, answer)
+
+
+def tasks(crew: Crew, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run `portico tasks` to its end."""
+    command = [*crew.command()[:3], "tasks", *words]
+    return subprocess.run(
+        command, env=crew.environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_continued_task_stays_in_its_folder_and_a_short_id_names_it(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = crew.work / "other"
+    other.mkdir()
+    ran = portico(crew, "delegate", "--agent", "placed", "--json", "do it")
+    task = json.loads(ran.stdout)["id"]
+    monkeypatch.chdir(other)
+    for words, folder in [([], crew.work), (["--cwd", "."], other)]:
+        ran = portico(crew, "delegate", "--resume", task[:12], *words, "go on")
+        assert (ran.returncode, ran.stdout) == (0, f"{folder}\n"), ran.stderr
+
+
 @pytest.mark.parametrize(("agent", "answer"), [("slow", "y"), ("endless", "n")])
 def test_ctrl_c_asks_whether_the_task_continues(crew: Crew, agent: str, answer: str) -> None:
     words = ["delegate", "--agent", agent, "do it", "--config", str(crew.config)]
@@ -156,6 +246,14 @@ def test_an_agent_is_tested(crew: Crew) -> None:
     assert ran.stdout.startswith("quick: Fake Agent 1.0 is ready, after ")
     found = json.loads(portico(crew, "agents", "test", "quick", "--json").stdout)
     assert (found["ok"], found["error"]) == (True, "")
+
+
+def test_the_test_of_an_agent_shows_the_notes_of_its_preset(crew: Crew) -> None:
+    ran = portico(crew, "agents", "test", "noted")
+    assert ran.returncode == 0, ran.stderr
+    first, note = ran.stdout.splitlines()
+    assert first.startswith("noted: Fake Agent 1.0 is ready")
+    assert note == "  note: a second prompt in a busy session fails the first one"
 
 
 @pytest.mark.parametrize(

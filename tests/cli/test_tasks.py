@@ -267,6 +267,18 @@ def test_a_wrong_answer_is_explained_and_not_stored(
     assert answers(home, task) == []
 
 
+def test_a_question_that_is_withdrawn_closes_its_form(home: Path) -> None:
+    task = stored(home, lambda store: asking(store, elicit(FORM)))
+    with at_terminal("tasks", "answer", task.id) as terminal:
+        terminal.until("1. small")
+        terminal.until("> ")
+        lease, keys = task.lease, [one.key for one in task.questions]
+        assert lease is not None
+        stored(home, lambda store: store.withdraw(lease, keys))
+        terminal.until(f"{task.id[:12]}: the question is closed: it was answered elsewhere")
+        assert terminal.end() == 1
+
+
 def test_a_task_without_questions_cannot_be_answered(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

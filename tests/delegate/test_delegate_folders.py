@@ -12,7 +12,7 @@ from tests.serve.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 
-RESUMABLE = {"capabilities": {"sessionCapabilities": {"resume": {}}}}
+RESUMABLE: dict[str, Any] = {"capabilities": {"sessionCapabilities": {"resume": {}}}}
 FOLDER = ["folder"]
 
 

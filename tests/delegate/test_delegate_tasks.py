@@ -1,5 +1,6 @@
 """Delegations as tasks: promoted, of clients that declare tasks, continued, and alone."""
 
+import asyncio
 import json
 import os
 import sys
@@ -7,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
+import mcp_types as types
 import pytest
+from mcp.client.session import ClientRequestContext
 
 from bench.tokens import TOKENIZER, count
 from tests.agents.rig import log_of, permission
@@ -31,6 +35,7 @@ from tests.wrap.talk import Client, web
 pytestmark = pytest.mark.slow
 
 MOST_TOKENS = 1600
+BUDGET_S = 1.0
 RESUMES: dict[str, Any] = {"sessionCapabilities": {"resume": {}, "close": {}}}
 
 
@@ -42,6 +47,9 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Crew:
         "quick": acp({"say": "done"}),
         "slow": acp({"pass": str(folder / "gate")}),
         "asking": acp(permission(), {"say": "ok"}),
+        "twice": acp(permission(), permission("execute")),
+        "trusting": acp(permission(), permissions={"ask": "model"}),
+        "stubborn": acp({"hang": True}),
         "mindful": acp(script={"log": str(folder / "resumed"), "capabilities": RESUMES}),
         "reader": acp(
             script={"log": str(folder / "loaded"), "capabilities": {"loadSession": True}}
@@ -52,7 +60,7 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Crew:
             script={"log": str(folder / "pinned"), "capabilities": RESUMES},
         ),
     }
-    defaults = {"sync_budget_s": 1.0}
+    defaults = {"sync_budget_s": BUDGET_S}
     return Crew(folder, agents, agents_defaults=defaults, gateway={"expose": "search"})
 
 
@@ -87,6 +95,104 @@ async def test_a_person_who_takes_longer_than_the_budget_answers_the_task(
         assert data(result)["status"] == "input_required"
         assert f"A person can answer it with `portico tasks answer {task}`." in words(result)
         await client.call_tool("cancel_task", {"task_id": task})
+
+
+class SlowPerson(Person):
+    """Answers only after the budget of a waiting call."""
+
+    async def __call__(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        with anyio.move_on_after(1.5 * BUDGET_S):
+            await anyio.sleep_forever()
+        return await super().__call__(context, params)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_budget_does_not_end_while_a_person_has_a_question(
+    gateway: Gateway, era: str
+) -> None:
+    person = SlowPerson("once")
+    async with over_http(gateway.port, era, elicitation_callback=person) as client:
+        result = await delegate(client, "asking")
+        if data(result)["status"] == "working":  # the agent was not done within the rest of it
+            about = {"task_id": data(result)["task_id"], "wait_s": 50}
+            result = await client.call_tool("agent_status", about)
+        assert '"optionId": "once"' in words(result)
+    assert len(person.asked) == 1
+
+
+@pytest.mark.parametrize("tool", ["agent_status", "task_status"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_person_is_asked_while_the_state_of_a_task_is_requested(
+    gateway: Gateway, era: str, tool: str
+) -> None:
+    person = SlowPerson("once")
+    async with over_http(gateway.port, era, elicitation_callback=person) as client:
+        task = data(await delegate(client, "asking", background=True))["task_id"]
+        result = await client.call_tool(tool, {"task_id": task, "wait_s": 20})
+        assert '"optionId": "once"' in words(result)
+        task = data(await delegate(client, "twice", background=True))["task_id"]
+        result = await client.call_tool(tool, {"task_id": task, "wait_s": 20})
+        assert words(result).count('"optionId": "once"') == 2
+    assert ["edit it" in one.message for one in person.asked] == [True, True, False]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_question_that_a_model_may_answer_is_not_passed_to_a_person(
+    gateway: Gateway, era: str
+) -> None:
+    person = Person("no")
+    async with over_http(gateway.port, era, elicitation_callback=person) as client:
+        task = data(await delegate(client, "trusting", background=True))["task_id"]
+        asked = await client.call_tool("agent_status", {"task_id": task, "wait_s": 20})
+        assert "Question to a model or a person: edit edit it: allow it?" in words(asked)
+        wrong = {"task_id": task, "answer": "always"}
+        why = refusal(await client.call_tool("agent_status", wrong))
+        assert "the answer does not match the form: option" in why
+        assert "the question is still open" in why
+        assert "option (once | no | never)" in why
+        right = {"task_id": task, "answer": "once", "wait_s": 20}
+        result = await client.call_tool("agent_status", right)
+        assert '"optionId": "once"' in words(result)
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("tool", ["agent_status", "task_status"])
+async def test_an_answer_given_elsewhere_closes_the_dialog_of_a_status_call(
+    gateway: Gateway, crew: Crew, tool: str
+) -> None:
+    asked, closed = anyio.Event(), anyio.Event()
+
+    async def never(context: Any, params: Any) -> types.ElicitResult:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            closed.set()
+        raise AssertionError
+
+    async with over_http(gateway.port, elicitation_callback=never) as client:
+        task = data(await delegate(client, "asking", background=True))["task_id"]
+        about = {"task_id": task, "wait_s": 50}
+        waiting = asyncio.create_task(client.call_tool(tool, about))
+        await asked.wait()
+        answer = [sys.executable, "-m", "portico", "tasks", "answer", task, "once"]
+        await anyio.run_process(answer, env=crew.environment)
+        assert '"optionId": "once"' in words(await waiting)
+        await closed.wait()
+
+
+async def test_a_cancelled_task_whose_work_goes_on_is_reported_as_such(gateway: Gateway) -> None:
+    async with over_http(gateway.port) as client:
+        task = data(await delegate(client, "stubborn"))["task_id"]
+        result = await client.call_tool("cancel_task", {"task_id": task})
+        assert words(result).startswith(
+            f"The cancellation of {task} was requested; its work has not stopped yet."
+        )
+        ended = await client.call_tool("agent_status", {"task_id": task, "wait_s": 50})
+        assert ended.structured_content is not None
+        assert ended.structured_content["status"] == "cancelled"
 
 
 def call_of(client: Client, agent: str) -> dict[str, Any]:

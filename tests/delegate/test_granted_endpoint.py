@@ -13,7 +13,8 @@ from portico.config.agents_schema import AgentEntry
 from portico.delegate.agent_access import AgentAccess, TaskGrant
 from portico.delegate.granted_endpoint import DELEGATION_TOOLS, GrantedEndpoint
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.model.message import Request, Response
+from portico.model.message import Meta, Request, Response
+from portico.model.session import Session
 from portico.model.types import Endpoint
 from portico.model.version import Version
 from portico.tasks.record import COMPLETED, TaskLimits
@@ -102,6 +103,31 @@ async def test_a_listener_follows_no_resources() -> None:
     followed = json.loads(seen[0].params)
     assert followed["notifications"] == {"toolsListChanged": True, "taskIds": ["t"]}
     assert followed["_meta"] == {"a": 1}
+
+
+async def test_an_agent_answers_no_question_that_is_meant_for_a_person() -> None:
+    seen: list[Any] = []
+
+    class Kept:
+        def handle(self, request: Request, context: Context) -> Response:
+            context.request = request  # as the core does
+            seen.append(context.client_capabilities)
+            return Response(id=request.id, result=b"{}")
+
+    endpoint = GrantedEndpoint(Kept(), "task:one", ["*"], delegates=True)
+    legacy, modern = Session(lambda _: None), b'{"elicitation":{"form":{}},"sampling":{}}'
+    legacy.capabilities = {"elicitation": {}, "sampling": {}}
+    for version, session, meta in (
+        (Version.V2025_11_25, legacy, Meta()),
+        (MODERN, None, Meta(client_capabilities=modern)),
+    ):
+        request = Request(method="tools/call", id=b"1", params=b"{}", version=version, meta=meta)
+        request.name = "agent_status"
+        await endpoint.handle(request, Context(session=session))
+    assert seen == [{"sampling": {}}] * 2
+    answers = {"taskId": "ptk_x", "inputResponses": {"key": {"action": "accept"}}}
+    refused = await answered(endpoint, "tasks/update", answers)
+    assert refused["error"]["message"].startswith("only a person answers such questions")
 
 
 async def test_nothing_is_answered_after_the_end() -> None:

@@ -15,7 +15,9 @@ from portico.console.tables import aligned
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.config.agents_schema import AgentsConfig
+    from portico.agents.acp_connection import AgentProfile
+    from portico.config.agents_schema import AgentEntry, AgentsConfig
+    from portico.tasks.record import TaskRecord
 
 _USAGE = """\
 portico agents [--config FILE] [--json]
@@ -49,7 +51,11 @@ def configured_agents(path: str) -> "AgentsConfig":
 
     config = read(path).agents
     if config is None or not config.entries:
-        raise PorticoError(f"{path}: no agent is configured; add an [[agents]] table with a preset")
+        from portico.config.agent_presets import PRESETS
+
+        table = '[[agents]] with id = "qwen" and preset = "qwen"'
+        how = f"add a table such as {table} (presets: {', '.join(PRESETS)}), or one with a command"
+        raise PorticoError(f"{path}: no agent is configured; {how}")
     return config
 
 
@@ -80,8 +86,13 @@ async def _running() -> Counter[str]:
         tasks = await store.in_progress()
     finally:
         await store.close()
-    delegated = [task for task in tasks if task.kind.startswith("delegate@")]
+    delegated = [task for task in tasks if is_delegated(task)]
     return Counter(note_in(task.note).agent_id for task in delegated if task.note)
+
+
+def is_delegated(task: "TaskRecord") -> bool:
+    """True if a task was delegated to an agent."""
+    return task.kind.startswith("delegate@")
 
 
 async def _test(config: "AgentsConfig", id: str, as_json: bool) -> int:
@@ -104,16 +115,27 @@ async def _test(config: "AgentsConfig", id: str, as_json: bool) -> int:
         except TargetError as error:
             why = str(error)
     took_s = round(time.monotonic() - began, 2)
+    notes = () if entry.known is None else entry.known.notes
     screen = Screen(sys.stdout)
     if as_json:
-        screen.data({"id": id, "ok": not why, "error": why, "took_s": took_s})
-    elif why:
+        is_started = profile is not None and not profile.found_command
+        outcome = {"ok": not why, "error": why, "started": is_started, "took_s": took_s}
+        screen.data({"id": id, **outcome, "notes": notes})
+        return 1 if why else 0
+    if profile is None:
         raise PorticoError(why)
-    else:
-        assert profile is not None
-        shown = f"{profile.name} {profile.version}".strip() or id
-        screen.print(f"{id}: {shown} is ready, after {took_s:g} s", "green")
-    return 1 if why else 0
+    screen.print(_tested(entry, profile, took_s), "green")
+    for note in notes:
+        screen.print(f"  note: {note}", "dim")
+    return 0
+
+
+def _tested(entry: "AgentEntry", profile: "AgentProfile", took_s: float) -> str:
+    if profile.found_command:
+        what = f"{entry.id}: found the command {profile.found_command}"
+        return f"{what}; agents of kind {entry.kind} are not started by this test"
+    shown = f"{profile.name} {profile.version}".strip() or entry.id
+    return f"{entry.id}: {shown} is ready, after {took_s:g} s"
 
 
 async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dict[str, Any]:
@@ -123,7 +145,7 @@ async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dic
 
     quotas = quotas_in_folder(state_folder())
     try:
-        found = await candidates(config, quotas)
+        found = await candidates(config, quotas, await _running())
     finally:
         await quotas.close()
     request = RoutingRequest(

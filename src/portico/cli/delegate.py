@@ -14,17 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.agents import configured_agents, explain_prompt
+from portico.cli.agents import configured_agents, explain_prompt, is_delegated
 from portico.cli.argument_types import seconds, valued
 from portico.cli.usage import Parser
 from portico.config.paths import config_file, state_folder
 from portico.console.form import InputClosed, can_ask, read_line
 from portico.console.render import Screen, Ticker
-from portico.delegate.stored_delegation import DelegationResult, stored_result
+from portico.delegate.stored_delegation import (
+    DelegationResult,
+    StoredDelegation,
+    note_in,
+    stored_result,
+)
 from portico.model.context import LOCAL
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode
-from portico.tasks.record import COMPLETED, TaskRecord
+from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
@@ -37,14 +42,47 @@ def main(argv: list[str]) -> int:
     options = _options(argv)
     path = options.config or config_file()
     config = configured_agents(path)
-    types = sorted({word for entry in config.entries.values() for word in entry.capabilities})
-    if not options.type and not options.resume:
+    enabled = [entry for entry in config.entries.values() if entry.enabled]
+    if not enabled:
+        agents = ", ".join(config.entries)
+        how = "set enabled = true for one of them, or remove enabled = false"
+        raise PorticoError(f"{path}: no agent is enabled ({agents}); {how}")
+    if options.resume:
+        asyncio.run(_find_resumed(options))
+    elif not options.type:
+        types = sorted({word for entry in enabled for word in entry.capabilities})
         if len(types) != 1:
             raise PorticoError(f"give --type TYPE: {', '.join(types)}")
         options.type = types[0]
     if options.explain:
         return explain_prompt(config, options)
     return asyncio.run(_delegate(path, options))
+
+
+async def _find_resumed(options: argparse.Namespace) -> None:
+    """Replace the beginning of an id after --resume by the id; with --explain, add the type and
+    the agent of that task, as the gateway does. Raises PorticoError."""
+    from portico.console.task_views import find_task, short
+    from portico.tasks.store import tasks_in_folder
+
+    store = tasks_in_folder(state_folder())
+    try:
+        task = await find_task(store, options.resume)
+        input = await store.input(task)
+        if input is None or not is_delegated(task):
+            raise PorticoError(f"--resume: {short(task)} was not delegated to an agent")
+        if not task.is_finished:
+            how = "wait for it, or cancel it"
+            raise PorticoError(f"--resume: {short(task)} is {task.state}; {how}")
+        result = stored_result(await store.result(task))
+    finally:
+        await store.close()
+    options.resume = task.id
+    if options.explain:
+        first = msgspec.json.decode(input, type=StoredDelegation)
+        known = (note_in(task.note) if result is None else result).agent_id or first.agent_id
+        options.type = options.type or first.task_type
+        options.agent = options.agent or known
 
 
 async def _delegate(path: str, options: argparse.Namespace) -> int:
@@ -144,7 +182,7 @@ async def _follow(store: "TaskStore", id: str, options: argparse.Namespace) -> i
             ticker.clear()
             if await _may_leave(store, err, id):
                 return 0
-            watching = asyncio.ensure_future(_watch(store, id, ticker))
+            watching = asyncio.ensure_future(_watch(store, id, ticker, asks=False))
         task = await watching
     ticker.clear()
     if task is None:
@@ -160,22 +198,49 @@ async def _follow(store: "TaskStore", id: str, options: argparse.Namespace) -> i
     return 0 if task.state is COMPLETED and not task.is_error else 1
 
 
-async def _watch(store: "TaskStore", id: str, ticker: Ticker) -> TaskRecord | None:
-    """Show the changes of a task and ask its questions; return it once it has ended."""
-    from portico.cli.task_actions import answer_at_terminal
+async def _watch(
+    store: "TaskStore", id: str, ticker: Ticker, *, asks: bool = True
+) -> TaskRecord | None:
+    """Show the changes of a task and ask its questions, each once; return it once it has ended."""
     from portico.providers.task_changes import task_changes
 
     task: TaskRecord | None = None
     shown, message = 0, ""
+    asked: set[str] = set()
     async with task_changes(store, LOCAL, id) as changes:
         async for task in changes:
             if task.message and task.message != message:
                 shown, message = shown + 1, task.message
                 ticker.show({"progress": shown, "message": message})
-            if task.pending and can_ask(Screen(sys.stderr)):
+            if asks and _unasked(task, asked) is not None:
                 with ticker.paused():
-                    await answer_at_terminal(store, task, task.pending[0])
+                    await _ask(store, task, asked)
     return task
+
+
+def _unasked(task: TaskRecord, asked: set[str]) -> TaskQuestion | None:
+    return next((one for one in task.pending if one.key not in asked), None)
+
+
+async def _ask(store: "TaskStore", task: TaskRecord, asked: set[str]) -> None:
+    """Ask the open questions of a task at the terminal, or show them if there is none."""
+    from portico.console.task_form import QuestionClosed, answer_at_terminal
+    from portico.providers.task_answers import question_text
+
+    err, current = Screen(sys.stderr), task
+    how = f"answer it with `portico tasks answer {task.id}`"
+    while (question := _unasked(current, asked)) is not None:
+        asked.add(question.key)
+        if not can_ask(err):
+            err.print(f"{question_text(question.body)}\n  {how}")
+            err.stream.flush()
+            continue
+        try:
+            if not await answer_at_terminal(store, current, question):
+                err.print(f"the question is still open; {how}", "dim")
+        except QuestionClosed as closed:
+            err.print(str(closed), "yellow")
+        current = await store.get(LOCAL, task.id) or current
 
 
 def _summary(found: DelegationResult) -> str:
@@ -217,6 +282,7 @@ async def _may_leave(store: "TaskStore", err: Screen, id: str) -> bool:
         err.print(f"task {id} continues; follow it with `portico tasks wait {id}`")
         return True
     await store.cancel(LOCAL, id)
+    err.print("cancelling the task", "dim")
     return False
 
 
@@ -224,7 +290,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
     parser = _parser()
     options: argparse.Namespace = parser.parse_intermixed_args(argv)
     options.prompt = " ".join(options.words)
-    options.cwd = os.path.abspath(options.cwd or os.getcwd())
+    if options.cwd or not options.resume:  # a task that continues another stays in its folder
+        options.cwd = os.path.abspath(options.cwd or os.getcwd())
     if options.prompt == "-":
         options.prompt = sys.stdin.read()
     if not options.prompt.strip():
@@ -243,9 +310,14 @@ def _parser() -> Parser:
     add("words", nargs="*", metavar="PROMPT", help="the whole task; - reads standard input")
     add("--type", metavar="TYPE", help="the type of the task (default: the only one there is)")
     add("--agent", metavar="ID", help="only this agent")
-    add("--cwd", metavar="DIR", help="the folder to work in (default: this one)")
+    what = "the folder to work in (default: this one; with --resume, that of the task)"
+    add("--cwd", metavar="DIR", help=what)
     valued(add, "--timeout", seconds, "SECONDS", "how long the agent may take")
-    add("--resume", metavar="TASK", help="a finished task to continue, in the same session")
+    add(
+        "--resume",
+        metavar="TASK",
+        help="a finished task to continue; the beginning of its id is enough",
+    )
     add("--background", action="store_true", help="print the task's id and return")
     add("--explain", action="store_true", help="say which agent would get it and why; run nothing")
     parser.add_config()

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.console.form import Form, InputClosed, can_ask, read_line
-from portico.console.render import Screen, Ticker
-from portico.console.task_views import every_task, find_task, short, task_data, tool_of
+from portico.console.form import InputClosed, can_ask, read_line
+from portico.console.render import Screen
+from portico.console.task_form import QuestionClosed, asked_at_terminal, has_answer
+from portico.console.task_views import every_task, find_task, short, task_data
 from portico.model.context import LOCAL
 from portico.model.errors import McpError, PorticoError
-from portico.model.methods import ELICIT, SAMPLE
 from portico.model.wording import counted
 from portico.providers.rounds import check_answer
-from portico.providers.task_answers import question_text, typed_answer
+from portico.providers.task_answers import typed_answer
 from portico.tasks.record import CANCELLED, QUEUED, TaskQuestion, TaskRecord, TaskRefused
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def answer(store: "TaskStore", options: argparse.Namespace) -> int:
     elif len(options.words) > 1:
         given = " ".join(options.words[1:])
     else:
-        given = await _asked(question, await tool_of(store, task) or short(task))
+        given = await asked_at_terminal(store, task, question)
         if given is None:
             Screen(sys.stderr).print("portico: nothing was sent; the question is still open")
             return 1
@@ -70,8 +70,8 @@ async def answer(store: "TaskStore", options: argparse.Namespace) -> int:
     except McpError as error:
         raise PorticoError(f"cannot answer {short(task)}: {error.message}") from None
     answered = await store.answer(task.principal, task.id, {question.key: typed})
-    if answered is None or _is_answered_otherwise(answered, question.key, typed):
-        raise PorticoError(f"{short(task)}: the question was answered already")
+    if answered is None or not has_answer(answered, question.key, typed):
+        raise QuestionClosed(task)
     if options.json:
         Screen(sys.stdout).data(await task_data(store, answered))
         return 0
@@ -79,14 +79,6 @@ async def answer(store: "TaskStore", options: argparse.Namespace) -> int:
     more = f"; {counted(left, 'question')} left" if left else ""
     Screen(sys.stdout).print(f"answered {short(task)}{more}")
     return 0
-
-
-async def answer_at_terminal(store: "TaskStore", task: TaskRecord, question: TaskQuestion) -> None:
-    """Ask a question at the terminal, and store its answer; a closed form leaves it open."""
-    given = await _asked(question, await tool_of(store, task) or short(task))
-    typed = None if given is None else typed_answer(question.body, given, by_model=False)
-    if typed is not None:
-        await store.answer(task.principal, task.id, {question.key: typed})
 
 
 def _question(task: TaskRecord, wanted: str | None) -> TaskQuestion:
@@ -109,29 +101,6 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise PorticoError(f"--form is not JSON: {error}") from None
-
-
-async def _asked(question: TaskQuestion, asker: str) -> Any:
-    """Ask at the terminal; return None if the user closed the form without an answer."""
-    err = Screen(sys.stderr)
-    if not can_ask(err):
-        how = "give an ANSWER or --form JSON; there is no terminal to ask at"
-        raise PorticoError(f"{question_text(question.body)}\n  {how}")
-    asked = msgspec.json.decode(question.body)
-    if asked["method"] == ELICIT:
-        answered = await Form(err, asker, Ticker(err)).answer(asked.get("params") or {})
-        return None if answered["action"] == "cancel" else answered
-    err.print(question_text(question.body), "bold")
-    if asked["method"] != SAMPLE:
-        raise PorticoError("give the answer with --form JSON")
-    try:
-        return await read_line(err, "  > ") or None
-    except InputClosed:
-        return None
-
-
-def _is_answered_otherwise(task: TaskRecord, key: str, answer: bytes) -> bool:
-    return any(one.key == key and one.answer != answer for one in task.questions)
 
 
 # Ends and beginnings.

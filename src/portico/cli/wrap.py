@@ -106,6 +106,7 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
         log=options.log,
         links=links,
         watchdog_ms=options.watchdog_ms,
+        drain_s=options.drain,
     )
 
 

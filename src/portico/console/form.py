@@ -3,6 +3,8 @@
 import asyncio
 import math
 import sys
+import termios
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,6 +42,12 @@ async def read_line(screen: Screen, prompt: str) -> str:
     if not line:
         raise InputClosed
     return line.rstrip("\n")
+
+
+def discard_typed() -> None:
+    """Discard the text that waits at the terminal: it would answer the next prompt."""
+    with suppress(termios.error):
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 class Form:
@@ -139,7 +147,8 @@ def _hint(field: dict[str, Any], required: bool) -> str:
     elif not required:
         parts.append("optional")
     about = first_line(field.get("description"))
-    return f" ({', '.join(parts)})" + (f": {about}" if about else "")
+    shown = f" ({', '.join(parts)})" if parts else ""
+    return shown + (f": {about}" if about else "")
 
 
 def _choices(field: dict[str, Any]) -> list[tuple[str, str]]:

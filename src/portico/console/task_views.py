@@ -18,7 +18,7 @@ from portico.model.errors import PorticoError
 from portico.model.wording import counted
 from portico.protocol.codec import NO_RAW, decoded
 from portico.providers.task_answers import question_text
-from portico.providers.task_wire import error_of, result_of
+from portico.providers.task_wire import error_of, reason_of, result_of
 from portico.tasks.record import (
     COMPLETED,
     ID_PREFIX,
@@ -246,12 +246,12 @@ async def print_result(store: "TaskStore", task: TaskRecord, screen: Screen | No
         result = msgspec.json.decode(result_of(payload) or b'{"content":[]}', type=dict[str, Any])
         show_result(result, screen or Screen(sys.stderr if task.is_error else sys.stdout))
         return
-    error = msgspec.json.decode(error_of(task, payload), type=dict[str, Any])
-    words = str(error.get("message", task.state))
+    why = reason_of(task, payload)
     if screen is not None:
-        screen.print(f"  {words}", "red")
+        screen.print(f"  {why or task.state}", "red")
         return
-    Screen(sys.stderr).print(f"portico: {short(task)} is {task.state}: {words}")
+    words = f"{task.state}: {why}" if why else str(task.state)
+    Screen(sys.stderr).print(f"portico: {short(task)} is {words}")
 
 
 async def task_data(

@@ -1,8 +1,9 @@
 """The gateway's tools as one task's agent sees them: some of them, as its own principal."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,7 +16,7 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import LISTEN
 from portico.model.types import Answer, Endpoint
 from portico.protocol.codec import encode, error_response
-from portico.protocol.eras import members
+from portico.protocol.eras import members, with_capabilities
 from portico.protocol.tasks import is_about_task
 from portico.providers.task_tool_definitions import TASK_TOOL_NAMES
 from portico.state.pending import after
@@ -26,6 +27,7 @@ _PASSED = frozenset(("ping", "logging/setLevel"))
 _FOLLOWED = ("toolsListChanged", "taskIds")
 _HIDDEN = ("resources", "prompts", "completions")
 """Capabilities that an agent has no access to."""
+_ELICITATION = "elicitation"
 _ENDED = "the task has ended, and its access to these tools with it"
 _NO_FURTHER = "this agent may not delegate further; do the work yourself"
 
@@ -66,6 +68,7 @@ class GrantedEndpoint:
             "tools/list": self._list,
             "tools/call": self._call,
             LISTEN: self._listen,
+            "tasks/update": _refuse_answers,
         }
 
     def handle(self, request: Request, context: Context) -> Answer:
@@ -73,6 +76,7 @@ class GrantedEndpoint:
         if self.has_ended:
             return error_response(request.id, INVALID_REQUEST, _ENDED) if request.id else NOTHING
         context.principal = self.principal
+        request = _without_person(request, context)
         act = self._methods.get(request.method)
         if act is not None and request.id:
             return act(request, context)
@@ -136,6 +140,26 @@ class GrantedEndpoint:
             kept = {name: value for name, value in wanted.items() if name in _FOLLOWED}
             request.params = encode({**params, "notifications": kept})
         return self._next(request, context)
+
+
+def _without_person(request: Request, context: Context) -> Request:
+    """Return a request of a client that cannot ask a person: the agent would answer itself."""
+    session = context.session
+    if session is not None and _ELICITATION in session.capabilities:
+        session.capabilities = _others(session.capabilities)
+    if request.meta.client_capabilities.find(b'"elicitation"') < 0:
+        return request
+    declared = msgspec.json.decode(request.meta.client_capabilities, type=dict[str, Any])
+    return with_capabilities(request, encode(_others(declared)))
+
+
+def _others(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in capabilities.items() if name != _ELICITATION}
+
+
+def _refuse_answers(request: Request, _: Context) -> Response:
+    why = "only a person answers such questions; agent_status answers those for a model"
+    return error_response(request.id, INVALID_REQUEST, why)
 
 
 def _name_of(tool: Raw) -> str:
