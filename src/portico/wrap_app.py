@@ -47,6 +47,8 @@ class WrapOptions(Struct, frozen=True):
     links: tuple[Link, ...] = ()
     watchdog_ms: int = 250
     """Report a message that blocks the event loop for this long; 0 disables it."""
+    drain_s: float = 0.0
+    """How long tasks have to finish at the end."""
 
 
 class WrapApp:
@@ -73,7 +75,9 @@ class WrapApp:
         self.upstream.warms = options.warm
         self.upstream.lost = self._lost if alone else None
         self._log = None if options.log is None else _open_log(options.log)
-        self._tasks = WrapTasks(self.upstream, f"wrap:{options.key('tasks')}")
+        scope = f"wrap:{options.key('tasks')}"
+        log = None if self._log is None else self._log.event
+        self._tasks = WrapTasks(self.upstream, scope, log)
         # With links, the server must read exactly the params that they have checked.
         before = [exact_params]
         observe = None if self._log is None else self._log.link(self.upstream.name)
@@ -108,7 +112,7 @@ class WrapApp:
             await self._background.close()  # it may be opening the socket
             if self._control is not None:
                 await self._control.close()
-            await self._tasks.close()
+            await self._tasks.close(self._options.drain_s)
             await self.upstream.close()
             if self._log is not None:
                 self._log.close()

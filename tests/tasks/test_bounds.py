@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -56,8 +57,6 @@ async def test_a_flood_of_tasks_is_refused_in_bounded_space(tmp_path: Path) -> N
 async def test_large_inputs_that_are_refused_leave_no_files(tmp_path: Path) -> None:
     store = tasks_in_folder(str(tmp_path), TaskLimits(in_progress=3))
     assert await accepted(store, 20, b"x" * 100_000) == 3
-    await store.prune()
-    await store.prune()
     assert len(files(tmp_path)) == 3
     await store.close()
 
@@ -83,11 +82,13 @@ async def test_a_result_of_100_mb_is_kept_in_a_file_and_removed_with_its_task(
 
 
 async def test_files_go_with_tasks_that_make_room(tmp_path: Path) -> None:
-    store = tasks_in_folder(str(tmp_path), TaskLimits(kept=2))
+    now = SetClocks()
+    store = tasks_in_folder(str(tmp_path), TaskLimits(kept=2, grace_s=300), now.clocks)
     for _ in range(5):
         await store.submit(ME, "tool", b"i" * 100_000)
         _, lease = await running(store)
         await store.finish(lease, COMPLETED, b"r" * 100_000)
+        now.advance(301)
     assert len(files(tmp_path)) == 4
     await store.close()
 
@@ -105,12 +106,15 @@ async def test_the_result_of_a_late_worker_leaves_no_file(tmp_path: Path) -> Non
 async def test_files_of_killed_writers_are_removed_later(tmp_path: Path) -> None:
     store = tasks_in_folder(str(tmp_path))
     task = await store.submit(ME, "tool", b"i" * 100_000)
-    stray = tmp_path / "tasks.db.files" / "stray"
-    await asyncio.to_thread(stray.write_bytes, b"half")
+    (kept,) = files(tmp_path)
+    strays = [tmp_path / "tasks.db.files" / name for name in ("old", "new")]
+    for stray in strays:
+        await asyncio.to_thread(stray.write_bytes, b"half")
+    for file in (kept, strays[0]):
+        os.utime(file, (0, time.time() - 600))
     await store.prune()
-    assert stray in files(tmp_path)  # it may belong to a task that is being stored
-    await store.prune()
-    assert stray not in files(tmp_path)
+    # The new one may belong to a task that is being stored.
+    assert {*files(tmp_path)} == {kept, strays[1]}
     assert await store.input(task) == b"i" * 100_000
     await store.close()
 

@@ -41,13 +41,14 @@ async def test_a_held_task_is_kept_until_it_is_let_go(opened: OpenStore, now: Se
         assert await store.prune() == 1
 
 
-async def test_held_tasks_do_not_count_as_surplus(opened: OpenStore) -> None:
-    async with opened(TaskLimits(kept=1)) as store:
+async def test_held_tasks_do_not_count_as_surplus(opened: OpenStore, now: SetClocks) -> None:
+    async with opened(TaskLimits(kept=1, grace_s=300)) as store:
         for is_held in (True, False, True, False):
             await store.submit(ME, "tool", b"")
             _, lease = await running(store)
             await store.hold(lease, is_held=is_held)
             await store.finish(lease, COMPLETED, b"")
+            now.advance(301)
         page = await store.page(ME)
         assert page is not None
         assert [task.is_held for task in page.tasks] == [False, True, True]

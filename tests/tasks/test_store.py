@@ -17,8 +17,10 @@ from portico.tasks.record import (
     RUNNING,
     STARTING,
     TaskLimits,
+    TaskRecord,
     TaskRefused,
 )
+from portico.tasks.store import TaskStore
 from tests.support.task_stores import OpenStore, SetClocks, claimed, opener, running
 
 ME, OTHER = "local", "other"
@@ -201,9 +203,14 @@ async def test_questions_and_answers_are_bounded(opened: OpenStore) -> None:
             await store.ask(lease, [b"?"] * 3)
         with pytest.raises(TaskRefused, match="a question exceeds the limit of 10 bytes"):
             await store.ask(lease, [b"?" * 11])
-        with pytest.raises(TaskRefused, match="an answer exceeds the limit of 10 bytes"):
-            await store.answer(ME, task.id, {"key": b"." * 11})
         assert await store.get(ME, task.id) == task
+        asked = await store.ask(lease, [b"?"])
+        assert asked is not None
+        (question,) = asked.pending
+        with pytest.raises(TaskRefused, match="an answer exceeds the limit of 10 bytes"):
+            await store.answer(ME, task.id, {question.key: b"." * 11})
+        assert await store.answer(ME, task.id, {"unknown": b"." * 11}) == asked
+        assert await store.get(ME, task.id) == asked
 
 
 async def test_a_queued_task_is_cancelled_at_once(opened: OpenStore) -> None:
@@ -359,17 +366,77 @@ async def test_finished_tasks_expire_by_age_but_are_kept_for_a_while(
         assert [await store.prune(), await store.prune()] == [1, 0]
 
 
-async def test_the_oldest_finished_tasks_make_room_and_no_other(opened: OpenStore) -> None:
-    async with opened(TaskLimits(kept=3)) as store:
+async def completed(store: TaskStore, kind: str = "tool") -> TaskRecord:
+    """A task that was submitted and has ended."""
+    await store.submit(ME, kind, b"")
+    _, lease = await running(store, kind)
+    done = await store.finish(lease, COMPLETED, b"")
+    assert done is not None
+    return done
+
+
+async def listed(store: TaskStore) -> list[TaskRecord]:
+    """All tasks, newest first."""
+    page = await store.page(ME)
+    assert page is not None
+    return page.tasks
+
+
+async def test_the_oldest_finished_tasks_make_room_and_no_other(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(kept=3, grace_s=300)) as store:
         first = await store.submit(ME, "stays", b"")
         for _ in range(6):
-            await store.submit(ME, "tool", b"")
-            _, lease = await running(store)
-            await store.finish(lease, COMPLETED, b"")
-        page = await store.page(ME)
-        assert page is not None
-        assert [task.state for task in page.tasks] == [COMPLETED] * 3 + [QUEUED]
-        assert page.tasks[-1] == first
+            await completed(store)
+            now.advance(301)
+        tasks = await listed(store)
+        assert [task.state for task in tasks] == [COMPLETED] * 3 + [QUEUED]
+        assert tasks[-1] == first
+
+
+async def test_a_task_that_ran_for_long_stays_when_newer_ones_ended_before(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(kept=3, grace_s=300)) as store:
+        task = await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        newer = []
+        for _ in range(3):
+            newer.append(await completed(store))
+            now.advance(1000)
+        done = await store.finish(lease, COMPLETED, b"result")
+        assert await store.get(ME, task.id) == done
+        assert await store.result(task) == b"result"
+        assert await store.get(ME, newer[0].id) is None  # it ended first
+        now.advance(1000)
+        last = await completed(store)
+        assert {each.id for each in await listed(store)} == {task.id, newer[2].id, last.id}
+
+
+async def test_a_task_makes_room_only_after_it_was_kept_for_a_while(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(kept=2, grace_s=300)) as store:
+        for _ in range(5):
+            await completed(store)
+            now.advance(50)
+        assert len(await listed(store)) == 5
+        now.advance(300)
+        await completed(store)
+        assert len(await listed(store)) == 2
+
+
+async def test_tasks_of_another_gateway_or_wrapped_server_do_not_make_room(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(kept=2, grace_s=300)) as store:
+        kinds = ["call@gateway", "remote@gateway", "prompt@gateway"]
+        for kind in (*kinds, "call@wrap:x", "remote@wrap:x", "call@wrap:y"):
+            await completed(store, kind)
+            now.advance(301)
+        left = [task.kind for task in await listed(store)]
+        assert left == ["call@wrap:y", "remote@wrap:x", "call@wrap:x", *reversed(kinds[1:])]
 
 
 async def test_tasks_in_progress_are_limited_for_each_principal(opened: OpenStore) -> None:
@@ -381,6 +448,13 @@ async def test_tasks_in_progress_are_limited_for_each_principal(opened: OpenStor
         await store.submit(OTHER, "tool", b"")
         await store.cancel(ME, task.id)
         assert (await store.submit(ME, "tool", b"")).state is QUEUED
+
+
+async def test_a_limit_of_one_task_is_in_the_singular(opened: OpenStore) -> None:
+    async with opened(TaskLimits(in_progress=1)) as store:
+        await store.submit(ME, "tool", b"")
+        with pytest.raises(TaskRefused, match="1 task is in progress, which is the limit"):
+            await store.submit(ME, "tool", b"")
 
 
 async def test_inputs_and_results_are_limited(opened: OpenStore) -> None:

@@ -14,8 +14,8 @@ from portico.tasks.record import (
     FAILED,
     INTERRUPTED,
     QUEUED,
-    STARTING,
     RUNNING,
+    STARTING,
     TaskLimits,
     TaskRefused,
 )
@@ -251,6 +251,62 @@ async def test_answers_reach_their_questions_in_order(stores: Stores) -> None:
         assert await worker.state(task) == RUNNING
 
 
+async def test_questions_beyond_the_limit_wait_until_others_are_answered(stores: Stores) -> None:
+    async with stores.worker() as worker:
+        task = await worker.begun(b"one")
+        work, most = worker.plain.works[b"one"], worker.store.limits.questions
+        bodies = [b"%d?" % number for number in range(2 * most + 1)]
+        single = asyncio.ensure_future(work.ask([b"single?"]))
+        await comes(lambda: work.task.questions)
+        many = asyncio.ensure_future(work.ask(bodies))
+        late = asyncio.ensure_future(work.ask([b"late?"]))
+        order: list[bytes] = []
+        while len(order) < len(bodies) + 2:
+            found = await seen(worker.store, task.id, lambda task: task.pending)
+            assert len(found.questions) <= most
+            order += [question.body for question in found.pending]
+            given = {question.key: question.body + b"!" for question in found.pending}
+            await worker.store.answer(ME, task.id, given)
+            await comes(lambda: not {*given} & {one.key for one in work.task.questions})  # noqa: B023
+        assert await many == [body + b"!" for body in bodies]
+        assert (await single, await late) == ([b"single?!"], [b"late?!"])
+        assert order[: most + 1] == [b"single?", *bodies[:most]]
+        assert await worker.state(task) == RUNNING
+
+
+async def test_a_question_that_is_withdrawn_leaves_room_for_others(stores: Stores) -> None:
+    async with stores.worker() as worker:
+        task = await worker.begun(b"one")
+        work, most = worker.plain.works[b"one"], worker.store.limits.questions
+        first = asyncio.ensure_future(work.ask([b"?"] * most))
+        await comes(lambda: work.task.questions)
+        second = asyncio.ensure_future(work.ask([b"second?"]))
+        waiting = asyncio.ensure_future(work.ask([b"third?"]))
+        await asyncio.sleep(0)
+        for asking in (waiting, first):
+            asking.cancel()
+            await asyncio.wait({asking})
+        found = await seen(
+            worker.store, task.id, lambda task: [one.body for one in task.pending] == [b"second?"]
+        )
+        await worker.store.answer(ME, task.id, {found.pending[0].key: b"2"})
+        assert await second == [b"2"]
+
+
+async def test_a_question_that_is_too_large_fails_its_task_with_the_reason(stores: Stores) -> None:
+    async with stores.worker() as worker:
+
+        async def ask(work: Work) -> TaskOutcome:
+            await work.ask([b"x" * (worker.store.limits.max_question + 1)])
+            raise AssertionError("it was stored")
+
+        task = await worker.adopt(ME, PLAIN, b"", ask)
+        await worker.wait_until_idle()
+        assert await worker.state(task) == FAILED
+        assert b"a question exceeds the limit of" in (await worker.result(task) or b"")
+        assert worker.reports == []
+
+
 async def test_a_question_of_a_lost_task_is_refused(stores: Stores) -> None:
     async with stores.worker() as worker:
         task = await worker.begun(b"one")
@@ -443,6 +499,57 @@ async def test_adopted_work_is_a_task_that_runs_already(stores: Stores) -> None:
         await comes(lambda: worker.finished)
         assert await worker.result(task) == b"result"
         assert await worker.store.input(task) == b"input"
+
+
+async def test_work_that_only_this_process_can_continue_is_waited_for_and_not_moved(
+    stores: Stores,
+) -> None:
+    async with stores.worker() as worker:
+        task = await worker.adopt(ME, REPEATABLE, b"", worker.repeatable.run, is_repeatable=False)
+        ended = await closing(worker, 60)
+        assert not ended.done()
+        worker.repeatable.end(b"", TaskOutcome(payload=b"here"))
+        await ended
+        assert [(one.id, one.state) for one in worker.finished] == [(task.id, COMPLETED)]
+        assert worker.repeatable.cancelled == []
+
+
+async def test_repeatable_work_is_not_moved_while_it_is_pinned(tmp_path: Path) -> None:
+    stores = Stores("file", tmp_path)
+    worker, other = WatchedWorker(stores.open), stores.open()
+    pinned, free = [await worker.begun(input, REPEATABLE) for input in (b"pinned", b"free")]
+    worker.repeatable.works[b"pinned"].is_pinned = True
+    await worker.close(0.1)
+    assert await state(other, pinned.id) == INTERRUPTED
+    assert await state(other, free.id) == QUEUED
+    await other.close()
+
+
+async def test_a_client_with_too_many_tasks_is_refused_before_its_work_begins(
+    stores: Stores,
+) -> None:
+    async with stores.worker() as worker:
+        most = worker.store.limits.in_progress
+        await worker.check_room(ME)
+        first = await worker.begun(b"0")
+        for number in range(1, most):
+            await worker.check_room(ME)
+            await worker.submit(ME, PLAIN, b"%d" % number)
+        with pytest.raises(TaskRefused, match=f"{most} tasks are in progress"):
+            await worker.check_room(ME)
+        await worker.check_room("another")
+        worker.plain.end(b"0")
+        await seen(worker.store, first.id, lambda task: task.is_finished)
+        await worker.check_room(ME)
+
+
+async def test_a_store_that_cannot_be_read_does_not_refuse_work(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stores.worker() as worker:
+        monkeypatch.setattr(worker.store, "room", _full)
+        await worker.check_room(ME)
+        assert worker.reports == []
 
 
 async def test_a_resumed_task_runs_with_the_same_input(stores: Stores) -> None:

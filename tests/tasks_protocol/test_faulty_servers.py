@@ -1,7 +1,9 @@
 """Servers that never finish their tasks, forget them, restart, or have several processes."""
 
+import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +14,12 @@ import pytest
 
 from tests.rigs.running import tasks
 from tests.serve.gateway import Gateway, command, written
-from tests.support.running import http_server
+from tests.support.running import WAIT_S, http_server
 from tests.support.shared import ROOT
 from tests.tasks_protocol.doors import ANSWERS, ERAS, tasks_server
-from tests.tasks_protocol.follower import ABLE, FollowingWeb
+from tests.tasks_protocol.follower import ABLE, ACCEPT, FollowingWeb
+from tests.tasks_protocol.gated import Gated
+from tests.wrap.faults import portico_command, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-faulty-servers")]
 
@@ -116,6 +120,33 @@ def test_a_task_is_followed_at_the_process_that_has_it(
                 client.reached(id, "cancelled")
 
 
+@pytest.mark.parametrize("client_era", ERAS)
+@pytest.mark.parametrize("server", ERAS)
+def test_each_of_four_processes_answers_for_the_task_that_it_has(
+    tmp_path: Path, server: str, client_era: str
+) -> None:
+    gated, begin = Gated(tmp_path, server, instances=4), tmp_path / "begin"
+    silent = {"extensions": ABLE["extensions"]}  # with questions it would have its own process
+    with gated.gateway() as gateway, gated.client(gateway, client_era, silent) as client:
+        call = client.call_of("work", {"gate": str(gated.gate), "begin": str(begin)})
+        if not client.modern:
+            call["task"] = {}
+        sent = []
+        for number in range(1, 5):  # each process is busy with its call when the next is sent
+            sent.append(client.request("tools/call", call))
+            assert until(lambda: len(gated.received("tools/call")) == number)  # noqa: B023
+        begin.touch()
+        results = [json.loads(client.result(id)) for id in sent]
+        begun = [(one if client.modern else one["task"])["taskId"] for one in results]
+        processes = [one["pid"] for one in gated.received("tools/call")]
+        assert len(set(processes)) == 4
+        assert [client.task(id)["status"] for id in begun] == ["working"] * 4
+        gated.gate.touch()
+        outcomes = [client.outcome(id) for id in begun]
+        texts = [one["result"]["content"][0]["text"] for one in outcomes]
+        assert texts == [f"done by {pid}" for pid in processes]
+
+
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
 def test_the_task_of_a_url_is_followed_again_after_a_restart_of_portico(
@@ -130,3 +161,37 @@ def test_the_task_of_a_url_is_followed_again_after_a_restart_of_portico(
         with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
             outcome = client.outcome(id)
             assert outcome["result"]["content"][0]["text"] == "computed kept in 1.5 s"
+
+
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("client_era", ERAS)
+def test_a_resumed_task_of_a_url_calls_again_once_also_if_portico_restarts(
+    tmp_path: Path, client_era: str, server: str
+) -> None:
+    rig = ROOT / "tests" / "rigs" / "tasks_server.py"
+    with http_server(rig) as upstream:
+        path = config(tmp_path, {"url": upstream.url, "era": server})
+        home = tmp_path / "home"
+        with Gateway(home, path) as gateway, connected(gateway, client_era) as client:
+            first = client.begin("ask_twice", label="again")
+            client.reached(first, "input_required")
+            client.fetch("tasks/cancel", {"taskId": first})
+            client.reached(first, "cancelled")
+            words = ["tasks", "resume", first, "--json"]
+            new = json.loads(printed(portico_command(home, *words)))["id"]
+            client.reached(new, "input_required")
+        with Gateway(home, path) as gateway, connected(gateway, client_era) as client:
+            client.reached(new, "input_required")
+            if client.modern:
+                for _ in range(2):
+                    client.update(new, dict.fromkeys(client.questions(new, 1), ACCEPT))
+                    client.questions(new, 0)
+            outcome = client.outcome(new)
+            assert outcome["result"]["content"][0]["text"] == "accept accept, run 2"
+            assert client.task(first)["status"] == "cancelled"
+
+
+def printed(words: list[str]) -> str:
+    """The output of a command, which must succeed."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=True)
+    return done.stdout

@@ -101,7 +101,9 @@ def test_a_client_without_tasks_gets_a_text_and_fetches_the_result(plain: Follow
         result = plainly(plain, "wait", seconds=1.5)
         assert "It continues as task ptk_" in text(result)
         id = result["structuredContent"]["task_id"]
-        assert id in text(own(plain, "list_tasks"))
+        listed = own(plain, "list_tasks")  # the gateway has no token
+        assert listed["isError"]
+        assert "use the id that you were given" in text(listed)
         status = own(plain, "task_status", task_id=id)
         assert status["structuredContent"]["task_id"] == id
         done = own(plain, "task_status", task_id=id, wait_s=3600)
@@ -129,16 +131,33 @@ def test_a_promoted_call_can_be_cancelled_with_a_tool(plain: FollowingWeb) -> No
 
 
 def test_a_promoted_call_shows_its_question_to_a_model_but_not_its_answer(
+    gateway: Gateway, plain: FollowingWeb
+) -> None:
+    id = plainly(plain, "wait_and_ask", seconds=1)["structuredContent"]["task_id"]
+    for other in connected(gateway, "modern", "modern", {}):  # which cannot ask a person
+        asked = own(other, "task_status", task_id=id, wait_s=50)
+        assert "Question to a person: " in text(asked)
+        assert "Go on?" in text(asked)
+        assert f"portico tasks answer {id}" in text(asked)
+        refused = own(other, "task_status", task_id=id, answer={"confirm": True})
+        assert refused["isError"] is True
+        assert f"portico tasks answer {id}" in text(refused)
+        assert "cancelled" in text(own(other, "cancel_task", task_id=id))
+
+
+def test_task_status_asks_the_person_in_front_of_a_client_without_tasks(
     plain: FollowingWeb,
 ) -> None:
     id = plainly(plain, "wait_and_ask", seconds=1)["structuredContent"]["task_id"]
-    asked = own(plain, "task_status", task_id=id, wait_s=50)
-    assert "Question to a person: " in text(asked)
-    assert "Go on?" in text(asked)
-    refused = own(plain, "task_status", task_id=id, answer={"confirm": True})
-    assert refused["isError"] is True
-    assert f"portico tasks answer {id}" in text(refused)
-    assert "cancelled" in text(own(plain, "cancel_task", task_id=id))
+    result = own(plain, "task_status", task_id=id, wait_s=50)
+    if plain.modern:
+        assert result["resultType"] == "input_required"
+        ((key, question),) = result["inputRequests"].items()
+        assert "Go on?" in question["params"]["message"]
+        params = {"name": "task_status", "arguments": {"task_id": id, "wait_s": 50}}
+        retry = {"inputResponses": {key: ACCEPT}, "requestState": result["requestState"]}
+        result = plain.fetch("tools/call", {**params, **retry})["result"]
+    assert text(result) == "answered accept"
 
 
 def test_a_promoted_call_asks_a_client_with_tasks_in_its_task(able: FollowingWeb) -> None:

@@ -35,7 +35,7 @@ from portico.protocol.listen import (
     task_message,
 )
 from portico.protocol.result_fields import EMPTY_RESULT
-from portico.protocol.tasks import TASK, TASKS, is_about_task, without_task_list
+from portico.protocol.tasks import LIST_TASKS, TASK, TASKS, is_about_task, without_task_list
 from portico.providers.handler_exceptions import ends_call
 from portico.state.pending import Pending
 
@@ -201,6 +201,8 @@ class Core:
             return self._answer_when_ready(request, context)
         context.server_info = catalog.identity
         if is_about_task(request.method):
+            if request.method == LIST_TASKS and context.principal == ANYONE:
+                return _not_found(request)  # whoever has the tasks, they may be another client's
             return self._dispatch_task(request, context)
         return self._dispatch(request, context)
 

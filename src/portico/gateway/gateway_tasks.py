@@ -63,7 +63,7 @@ class GatewayTasks:
 
         host = TaskHost(self._make_worker(), self._scope)
         host.calls.find = self._handler
-        host.follow_remote(RemoteTaskRunner(self._relay))
+        host.follow_remote(RemoteTaskRunner(self._relay, self._is_child))
         for kind, (runner, limit) in self._more.items():
             host.worker.register(kind, runner, limit)
         return host
@@ -125,11 +125,19 @@ class GatewayTasks:
         endpoint = self._endpoints.get(at)
         return None if endpoint is None else endpoint.handler
 
-    def _relay(self, server: str) -> "TaskRelay | None":
+    def _upstream(self, server: str) -> Upstream | None:
         members: Mapping[str, Member] = {} if self._members is None else self._members.members
         member = members.get(server)
         provider = None if member is None else member.provider
-        return provider.relay if isinstance(provider, Upstream) else None
+        return provider if isinstance(provider, Upstream) else None
+
+    def _relay(self, server: str) -> "TaskRelay | None":
+        upstream = self._upstream(server)
+        return None if upstream is None else upstream.relay
+
+    def _is_child(self, server: str) -> bool:
+        upstream = self._upstream(server)
+        return upstream is not None and upstream.policy.is_process
 
     async def close(self, within_s: float) -> None:
         """Wait for running tasks, up to a time, then interrupt them."""

@@ -65,10 +65,19 @@ class ToolError(PorticoError):
 class AskError(PorticoError):
     """The client returned an error for a question, or no answer."""
 
-    def __init__(self, message: str, code: int = INTERNAL_ERROR, data: Any = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: int = INTERNAL_ERROR,
+        data: Any = None,
+        *,
+        is_answer: bool = False,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.data = data
+        self.is_answer = is_answer
+        """True if the client itself returned the error; False if it did not answer."""
 
 
 class RegistrationError(PorticoError, ValueError):

@@ -57,7 +57,7 @@ class CallNote(Struct, gc=False):
 
 
 class _CallLine(Struct):
-    """A line of `wrap`, which logs only calls."""
+    """A call in the log of `wrap`."""
 
     time: str
     client: str

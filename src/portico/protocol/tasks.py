@@ -16,6 +16,7 @@ from portico.protocol.eras import members
 EXTENSION = "io.modelcontextprotocol/tasks"
 MIRRORED = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 """By method, the params field that modern HTTP mirrors into `Mcp-Name`."""
+LIST_TASKS = "tasks/list"
 _PREFIX = "tasks/"
 _NOTIFICATIONS = ("notifications/tasks/status", "notifications/tasks")
 _OVER = ("completed", "failed", "cancelled")

@@ -326,18 +326,27 @@ class FunctionProvider:
     async def _with_timeout(
         self, running: Awaitable[dict[str, Any]], context: Context
     ) -> dict[str, Any]:
-        """Await a handler until the request's deadline or our own timeout, whichever is first."""
-        deadline = context.deadline
-        if self.call_timeout_s is not None:
-            own = asyncio.get_running_loop().time() + self.call_timeout_s
-            deadline = own if deadline is None else min(own, deadline)
+        """Await a handler until the request's deadline or our own timeout, whichever is first; our
+        own does not end a call that has become a task."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
         try:
-            async with asyncio.timeout_at(deadline) as limit:
+            async with asyncio.timeout_at(context.deadline) as limit:
+                if self.call_timeout_s is not None:
+
+                    def expire() -> None:
+                        if context.task is None:
+                            limit.reschedule(loop.time())
+
+                    timer = loop.call_later(self.call_timeout_s, expire)
                 return await running
         except TimeoutError:
             if not limit.expired():
                 raise  # the handler's own timeout
             raise ToolError("the call timed out and was cancelled") from None
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _result(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
         if request.version.modern:

@@ -14,6 +14,8 @@ from portico.state.store_error import StoreError
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import TaskOutcome, Work
 
+_WITHDRAW_S = 1.0
+"""How long a slow client may delay the withdrawal of its questions."""
 Adopt = Callable[[Callable[[Work], Awaitable[TaskOutcome]]], Awaitable[TaskRecord]]
 """Stores a call that has begun as a task, which `run` finishes."""
 Conclude = Callable[[Work, Response], Awaitable[TaskOutcome]]
@@ -82,7 +84,7 @@ class PromotableCall:
         except (TaskRefused, StoreError):
             return None  # the client waits for the result, as it would without tasks
         work = await works
-        self._peer.switch(TaskPeer(work))
+        await self._peer.switch(TaskPeer(work))
         SUPPLIED.open(work.id)
         self.task = HandlerTask(work)
         if not self._promoted.done():
@@ -115,10 +117,20 @@ class _SwitchingPeer:
 
     def __init__(self, peer: Peer | None) -> None:
         self._peer = peer
+        self._asking: set[asyncio.Future[bytes]] = set()
+        """The questions that are with the client."""
+        self._switched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def switch(self, peer: Peer) -> None:
-        """Send everything to another peer from now on."""
+    async def switch(self, peer: Peer) -> None:
+        """Send everything to another peer from now on; open questions are withdrawn, and asked
+        there."""
         self._peer = peer
+        withdrawn = tuple(self._asking)
+        for asking in withdrawn:
+            asking.cancel()
+        self._switched.set_result(None)
+        if withdrawn:  # before the response: the client gets nothing after it
+            await asyncio.wait(withdrawn, timeout=_WITHDRAW_S)
 
     async def notify(self, message: bytes) -> None:
         """Send a notification."""
@@ -126,10 +138,30 @@ class _SwitchingPeer:
             await self._peer.notify(message)
 
     async def ask(self, method: str, params: bytes) -> bytes:
-        """Send a question."""
+        """Send a question. Its answer comes from the client or, if the call becomes a task before
+        that, from the task."""
         if self._peer is None:
             raise AskError("the client cannot receive questions now")
+        if self._switched.done():
+            return await self._peer.ask(method, params)
+        asking = asyncio.ensure_future(self._peer.ask(method, params))
+        self._asking.add(asking)
+        asking.add_done_callback(self._answered)
+        waiting: set[asyncio.Future[object]] = {asking, self._switched}  # type: ignore[arg-type]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            asking.cancel()
+            await asyncio.wait({asking})
+            raise
+        if not self._switched.done() or _has_answer(asking):
+            return asking.result()
         return await self._peer.ask(method, params)
+
+    def _answered(self, asking: "asyncio.Future[bytes]") -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # retrieved, since the call may wait for the task by now
 
     async def closed(self) -> None:
         """Wait until the connection ends."""
@@ -141,3 +173,11 @@ class _SwitchingPeer:
         close_stream = getattr(self._peer, "close_stream", None)
         if close_stream is not None:
             await close_stream()
+
+
+def _has_answer(asking: "asyncio.Future[bytes]") -> bool:
+    """True if the client has answered a question; a client that left has not."""
+    if not asking.done() or asking.cancelled():
+        return False
+    error = asking.exception()
+    return error is None or (isinstance(error, AskError) and error.is_answer)

@@ -1,6 +1,8 @@
 """Follows a task that a server created itself, until it ends.
 
-The task is queried again after a restart of Portico, so another worker can continue it.
+The task of a server at a URL is queried again after a restart of Portico, so another worker can
+continue it. That of a child process ends with the process. A task that resumes another makes its
+call again, and follows the task that the server creates for it.
 """
 
 import asyncio
@@ -11,21 +13,23 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import asdict, replace
 
-from portico.model.context import Context
+from portico.model.context import Context, Peer
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
-from portico.model.tasking import CreatedTask
-from portico.model.version import LATEST_LEGACY, MODERN, Version
+from portico.model.tasking import CreatedTask, TaskWish
+from portico.model.version import LATEST_LEGACY, MODERN, Version, version_of
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
 from portico.protocol.tasks import with_tasks
-from portico.providers.task_call import TaskPeer, context_capabilities
+from portico.providers.task_call import CallRunner, StoredCall, TaskPeer, call_context, kept_call
 from portico.providers.task_wire import outcome_of
 from portico.state.background import Background
-from portico.tasks.record import CANCELLED
-from portico.tasks.work import TaskOutcome, Work
+from portico.state.store_error import StoreError
+from portico.tasks.record import CANCELLED, INTERRUPTED, TaskRecord, TaskRefused
+from portico.tasks.work import LeaseLost, TaskOutcome, Work
 from portico.tasks.worker import failed_outcome
 from portico.upstream.attributed_questions import named_question
 
@@ -33,6 +37,8 @@ MAX_FOLLOW_S = 24 * 3600.0
 """How long a task is followed if its server does not limit it."""
 _MIN_POLL_S, _MAX_POLL_S = 0.1, 5.0
 _CANCEL_S = 10.0
+_MAX_NOTE = 4000
+"""Characters of a note; the store cuts off what exceeds its limit."""
 _GONE = (INVALID_PARAMS, METHOD_NOT_FOUND)
 _INFO = {"name": "portico", "version": "0"}
 
@@ -40,17 +46,33 @@ TaskRelay = Callable[[Request, Context], Awaitable[Response]]
 """Sends a request to a server; raises McpError if it is not reached."""
 
 
-class RemoteTask(Struct, kw_only=True):
-    """The input of a task that follows a server's own."""
+class RemoteTask(StoredCall, kw_only=True, omit_defaults=True):
+    """The input of a task that follows a server's own: the call that created it, and its id."""
 
     server: str
     id: str
     modern: bool
-    name: str
-    """The tool whose call created it."""
-    capabilities: Raw
-    info: Raw
-    names_servers: bool = False
+    ttl_s: float | None = None
+
+    def of(self, id: str, modern: bool, ttl_s: float | None) -> "RemoteTask":
+        """Return another task of the server, for the same call."""
+        return replace(self, id=id, modern=modern, ttl_s=ttl_s)
+
+    @property
+    def follow_s(self) -> float:
+        """How long it is followed."""
+        return self.ttl_s or MAX_FOLLOW_S
+
+
+class _Attempt(Struct, omit_defaults=True):
+    """The note of a task that makes its call again: the server's new task, once there is one."""
+
+    task: str
+    """The task that made the call: one that resumes it gets a copy of the note."""
+    at: float = 0.0
+    """When the server's task was created, by the wall clock."""
+    id: str = ""
+    modern: bool = False
     ttl_s: float | None = None
 
 
@@ -65,24 +87,23 @@ class _State(Struct):
 
 
 def remote_input(
-    server: str, created: CreatedTask, request: Request, context: Context, *, names_servers: bool
+    at: str,
+    server: str,
+    created: CreatedTask,
+    request: Request,
+    context: Context,
+    *,
+    names_servers: bool,
 ) -> bytes:
-    """Return the input of a task that follows one that a server created."""
-    capabilities = dict(context_capabilities(request, context))
+    """Return the input of a task that follows one that a server created for a call."""
     session = context.session
     info = request.meta.client_info or encode((session.client_info if session else None) or _INFO)
-    return encode(
-        RemoteTask(
-            server=server,
-            id=created.id,
-            modern=created.modern,
-            name=request.name,
-            capabilities=Raw(encode(capabilities)),
-            info=Raw(info),
-            names_servers=names_servers,
-            ttl_s=created.ttl_s,
-        )
+    fields = asdict(kept_call(at, request, context))
+    fields |= {"info": Raw(info), "names_servers": names_servers}
+    remote = RemoteTask(
+        server=server, id=created.id, modern=created.modern, ttl_s=created.ttl_s, **fields
     )
+    return encode(remote)
 
 
 class RemoteTaskRunner:
@@ -91,155 +112,112 @@ class RemoteTaskRunner:
     is_repeatable = True
     begins_itself = False
 
-    def __init__(self, relay_of: Callable[[str], TaskRelay | None]) -> None:
-        """`relay_of` finds a server by its name."""
+    def __init__(
+        self,
+        relay_of: Callable[[str], TaskRelay | None],
+        is_child: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`relay_of` finds a server by its name. `is_child` is true for a server that is a process
+        of this Portico: it ends with Portico, and its tasks end with it."""
         self._relay_of = relay_of
+        self._is_child = is_child
+        self._background = Background()
+        self.calls: CallRunner | None = None
+        """Makes the calls of tasks that are resumed."""
+
+    def outlives(self, server: str) -> bool:
+        """True if the tasks of a server outlive this process."""
+        return not self._is_child(server)
 
     async def run(self, work: Work) -> TaskOutcome:
-        """Follow one task to its end."""
-        return await self.follow(work.input, work)
+        """Continue a task of an earlier process, or make the call of one that is resumed."""
+        remote, since = _decode(work.input), work.task.created_at
+        if work.task.resumes:
+            attempt = _attempt_of(work.task)
+            if attempt is None:
+                return await self._call_again(remote, work)
+            if not attempt.id:
+                words = f"the process that called {remote.name} ended before it had an answer"
+                return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")
+            remote = remote.of(attempt.id, attempt.modern, attempt.ttl_s)
+            since = attempt.at
+        if self._is_child(remote.server):
+            words = f"the process of {remote.server} that ran the task ended before the task did"
+            return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")
+        left_s = since + remote.follow_s - time()
+        return await self._follow(remote, work, min(max(left_s, 0.0), remote.follow_s))
 
     async def follow(self, input: bytes, work: Work) -> TaskOutcome:
-        """Follow the task that an input describes, on behalf of another one."""
-        remote = msgspec.json.decode(input, type=RemoteTask)
+        """Follow the task that an input describes, which its server has created just now."""
+        remote = _decode(input)
+        return await self._follow(remote, work, remote.follow_s)
+
+    def abandon(self, input: bytes, principal: str) -> None:
+        """Cancel a server's task that could not be stored, in the background."""
+        remote = _decode(input)
+        relay = self._relay_of(remote.server)
+        if relay is not None:
+            self._background.start(_ServerTask(remote, relay, principal).end())
+
+    async def _call_again(self, remote: RemoteTask, work: Work) -> TaskOutcome:
+        """Make a call again, and follow the task that its server creates for it, if it does."""
+        assert self.calls is not None
+        work.is_pinned = True
+        await work.annotate(encode(_Attempt(work.id)).decode())
+        context = call_context(remote, work.task.principal)
+        context.task_wish = TaskWish()
+        try:
+            response = await self.calls.make(remote, context, work)
+        except asyncio.CancelledError:
+            if context.created is not None:  # just before the cancellation
+                created = context.created
+                new = remote.of(created.id, created.modern, created.ttl_s)
+                self.abandon(encode(new), work.task.principal)
+            raise
+        if context.created is None:
+            return outcome_of(response, modern=version_of(remote.version).modern)
+        created = context.created
+        attempt = _Attempt(work.id, time(), created.id, created.modern, created.ttl_s)
+        new = remote.of(created.id, created.modern, created.ttl_s)
+        return await self._follow(new, work, new.follow_s, attempt)
+
+    async def _follow(
+        self, remote: RemoteTask, work: Work, left_s: float, attempt: _Attempt | None = None
+    ) -> TaskOutcome:
         relay = self._relay_of(remote.server)
         if relay is None:
             return failed_outcome(f"the server {remote.server!r} is not configured any more")
         following = _Following(remote, relay, work)
+        is_child = self._is_child(remote.server)
         try:
-            return await following.run()
+            if attempt is not None:
+                work.is_pinned = not await _keep(attempt, work) or is_child
+            return await following.run(left_s)
         except asyncio.CancelledError:
-            if work.is_cancelled:
-                with contextlib.suppress(McpError, TimeoutError):
-                    async with asyncio.timeout(_CANCEL_S):
-                        await following.send("tasks/cancel")
+            # The task of a child that was lost is interrupted: nobody continues it.
+            if work.is_cancelled or (work.is_lost and is_child):
+                await following.cancel()
             raise
         finally:
             await following.close()
 
 
-class _Following:
-    """One task at its server."""
+class _ServerTask:
+    """One task at its server, and the requests about it."""
 
-    def __init__(self, remote: RemoteTask, relay: TaskRelay, work: Work) -> None:
+    def __init__(
+        self, remote: RemoteTask, relay: TaskRelay, principal: str, peer: Peer | None = None
+    ) -> None:
         self._remote = remote
         self._relay = relay
-        self._work = work
-        self._background = Background()
-        self._asked: set[str] = set()
-        self._fetching: asyncio.Task[Response] | None = None
-        """The pending `tasks/result` of a legacy server, which carries its questions."""
-        self._message = ""
-        self._session = Session(_discard, principal=work.task.principal)
+        self._principal = principal
+        self._peer = peer
+        self._session = Session(_discard, principal=principal)
         self._session.names_servers = remote.names_servers
         if not remote.modern:
             self._session.version = LATEST_LEGACY
             self._session.capabilities = msgspec.json.decode(remote.capabilities)
             self._session.client_info = msgspec.json.decode(remote.info)
-
-    async def run(self) -> TaskOutcome:
-        """Query the task until it ends."""
-        ttl_s = self._remote.ttl_s or MAX_FOLLOW_S
-        until = self._work.task.created_at + ttl_s
-        pause, longest = _MIN_POLL_S, _MAX_POLL_S
-        trouble = ""
-        while time() < until:
-            try:
-                fetched = self._fetched_already()
-                if fetched is not None and not fetched.error:
-                    return outcome_of(fetched, modern=False)
-                response = await self.send("tasks/get")
-                if response.error and fetched is not None:
-                    return outcome_of(fetched, modern=False)
-                if response.error:
-                    ended = self._refused(response, trouble)
-                else:
-                    trouble = ""
-                    state = decoded(response.result, _State) or _State()
-                    ended = await self._advance(state)
-                    longest = _suggested_s(state)
-                if ended is not None:
-                    return ended
-            except McpError as error:
-                trouble = error.message  # it may come back
-                pause = _MAX_POLL_S
-            pause = min(pause * 1.5, longest)  # a task that is short ends early
-            await self._wait(min(pause, max(0.0, until - time())))
-        why = trouble or "it still reported that it was working"
-        words = (
-            f"{self._remote.server} did not finish the task within its ttl of {ttl_s:g} s: {why}"
-        )
-        return failed_outcome(words, {"kind": "timeout", "server": self._remote.server})
-
-    async def _wait(self, pause_s: float) -> None:
-        """Wait a while, or for the result that a legacy server sends by itself."""
-        if self._fetching is None or self._fetching.done():
-            await asyncio.sleep(pause_s)
-        else:
-            await asyncio.wait({self._fetching}, timeout=pause_s)
-
-    async def _advance(self, state: _State) -> TaskOutcome | None:
-        """Act on the task's state; return the outcome if it has ended."""
-        if state.statusMessage and state.statusMessage != self._message:
-            self._message = state.statusMessage
-            await self._work.progress(state.statusMessage)
-        if state.status == "cancelled":
-            return TaskOutcome(CANCELLED, message=state.statusMessage or "cancelled by the server")
-        if state.status in ("completed", "failed"):
-            return await self._ended(state)
-        if state.status == "input_required":
-            self._ask(state)
-        return None
-
-    async def _ended(self, state: _State) -> TaskOutcome:
-        if not self._remote.modern:
-            return outcome_of(await self._fetched(), modern=False)
-        if state.status == "failed":
-            error = bytes(state.error) or b'{"code":-32603,"message":"the task failed"}'
-            return outcome_of(Response(id=b"0", error=error), modern=True)
-        return outcome_of(Response(id=b"0", result=bytes(state.result) or b"{}"), modern=True)
-
-    def _ask(self, state: _State) -> None:
-        """Pass the questions of a server on, each once."""
-        if not self._remote.modern:
-            self._fetch()
-            return
-        for key, question in state.inputRequests.items():
-            if key not in self._asked:
-                self._asked.add(key)
-                self._background.start(self._answer(key, bytes(question)))
-
-    async def _answer(self, key: str, question: bytes) -> None:
-        if self._remote.names_servers:
-            question = encode(named_question(question, self._remote.server))
-        (answer,) = await self._work.ask([question])
-        try:
-            await self.send("tasks/update", {"inputResponses": {key: Raw(answer)}})
-        except McpError:
-            self._asked.discard(key)  # the question returns while the server still lacks its answer
-
-    def _fetch(self) -> "asyncio.Task[Response]":
-        if self._fetching is None or (self._fetching.done() and _failed(self._fetching)):
-            self._fetching = asyncio.ensure_future(self.send("tasks/result", wait=True))
-        return self._fetching
-
-    def _fetched_already(self) -> Response | None:
-        """Return the result that a legacy server sent while it was queried."""
-        fetching = self._fetching
-        is_there = fetching is not None and fetching.done() and not _failed(fetching)
-        return fetching.result() if fetching is not None and is_there else None
-
-    async def _fetched(self) -> Response:
-        return await asyncio.shield(self._fetch())
-
-    def _refused(self, response: Response, trouble: str) -> TaskOutcome | None:
-        """Return the end of a task that its server has lost, after a failure if one was seen."""
-        if response.code not in _GONE:
-            return None
-        server = self._remote.server
-        words = f"{server} does not know its task any more"
-        words += f"; before that: {trouble}" if trouble else "; it may have restarted"
-        return failed_outcome(words, {"kind": "forgotten", "server": server})
 
     async def send(
         self, method: str, more: dict[str, Any] | None = None, *, wait: bool = False
@@ -262,20 +240,207 @@ class _Following:
             is_derived=True,
         )
         context = Context(
-            principal=self._work.task.principal,
+            principal=self._principal,
             session=None if remote.modern else self._session,
-            peer=TaskPeer(self._work),
+            peer=self._peer,
             version=version,
         )
         return await self._relay(request, context)
 
+    async def cancel(self) -> None:
+        """Request the end of the task, if its server can be reached."""
+        with contextlib.suppress(McpError, TimeoutError):
+            async with asyncio.timeout(_CANCEL_S):
+                await self.send("tasks/cancel")
+
+    async def end(self) -> None:
+        """Request the end of the task, and leave it."""
+        try:
+            await self.cancel()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the session that represents the task's client."""
+        self._session.end()
+
+
+class _Following:
+    """A worker's view of one task at its server."""
+
+    def __init__(self, remote: RemoteTask, relay: TaskRelay, work: Work) -> None:
+        self._remote = remote
+        self._work = work
+        peer = TaskPeer(work, refused=self._refuse)
+        self._task = _ServerTask(remote, relay, work.task.principal, peer)
+        self.cancel = self._task.cancel
+        self._background = Background()
+        self._asked: set[str] = set()
+        self._unasked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Why a question of the server cannot be asked, once there is one."""
+        self._fetching: asyncio.Task[Response] | None = None
+        """The pending `tasks/result` of a legacy server, which carries its questions."""
+        self._message = ""
+
+    async def run(self, left_s: float) -> TaskOutcome:
+        """Query the task until it ends, for at most this time; at least once."""
+        clock = asyncio.get_running_loop().time  # the wall clock may be set meanwhile
+        until = clock() + left_s
+        pause, longest = _MIN_POLL_S, _MAX_POLL_S
+        trouble = ""
+        while True:
+            try:
+                fetched = self._fetched_already()
+                if fetched is not None and not fetched.error:
+                    return outcome_of(fetched, modern=False)
+                response = await self._task.send("tasks/get")
+                if response.error and fetched is not None:
+                    return outcome_of(fetched, modern=False)
+                if response.error:
+                    ended = self._lost(response, trouble)
+                else:
+                    trouble = ""
+                    state = decoded(response.result, _State) or _State()
+                    ended = await self._advance(state)
+                    longest = _suggested_s(state)
+                if ended is not None:
+                    return ended
+            except McpError as error:
+                trouble = error.message  # it may come back
+                pause = _MAX_POLL_S
+            pause = min(pause * 1.5, longest)  # a task that is short ends early
+            await self._wait(min(pause, max(0.0, until - clock())))
+            if self._unasked.done():
+                return await self._refused(self._unasked.result())
+            if clock() >= until:
+                return self._timed_out(trouble or "it still reported that it was working")
+
+    async def _wait(self, pause_s: float) -> None:
+        """Wait a while; for the result that a legacy server sends by itself; or until a question
+        cannot be asked."""
+        waiting: set[asyncio.Future[Any]] = {self._unasked}
+        if self._fetching is not None and not self._fetching.done():
+            waiting.add(self._fetching)
+        await asyncio.wait(waiting, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _advance(self, state: _State) -> TaskOutcome | None:
+        """Act on the task's state; return the outcome if it has ended."""
+        if state.statusMessage and state.statusMessage != self._message:
+            self._message = state.statusMessage
+            await self._work.progress(state.statusMessage)
+        if state.status == "cancelled":
+            return TaskOutcome(CANCELLED, message=state.statusMessage or "cancelled by the server")
+        if state.status in ("completed", "failed"):
+            return await self._ended(state)
+        if state.status == "input_required":
+            self._ask(state)
+        return None
+
+    async def _ended(self, state: _State) -> TaskOutcome:
+        if not self._remote.modern:
+            return outcome_of(await self._fetched(), modern=False)
+        if state.status == "failed":
+            error = bytes(state.error) or b'{"code":-32603,"message":"the task failed"}'
+            return outcome_of(Response(id=b"0", error=error), modern=True)
+        return outcome_of(Response(id=b"0", result=bytes(state.result) or b"{}"), modern=True)
+
+    # Questions.
+
+    def _ask(self, state: _State) -> None:
+        """Pass the questions of a server on, each once."""
+        if not self._remote.modern:
+            self._fetch()
+            return
+        for key, question in state.inputRequests.items():
+            if key not in self._asked:
+                self._asked.add(key)
+                self._background.start(self._answer(key, bytes(question)))
+
+    async def _answer(self, key: str, question: bytes) -> None:
+        if self._remote.names_servers:
+            question = encode(named_question(question, self._remote.server))
+        try:
+            (answer,) = await self._work.ask([question])
+            await self._task.send("tasks/update", {"inputResponses": {key: Raw(answer)}})
+        except TaskRefused as refusal:
+            self._refuse(refusal)
+        except (McpError, StoreError):
+            self._asked.discard(key)  # the question returns while the server still lacks its answer
+        except LeaseLost:
+            pass  # the worker stops this task
+
+    def _refuse(self, refusal: TaskRefused) -> None:
+        if not self._unasked.done():
+            self._unasked.set_result(str(refusal))
+
+    async def _refused(self, why: str) -> TaskOutcome:
+        """End a task that waits for an answer to a question that cannot be asked."""
+        await self.cancel()
+        server = self._remote.server
+        words = f"cannot pass on a question of {server}: {why}; its task was cancelled"
+        return failed_outcome(words, {"kind": "question", "server": server})
+
+    # Results.
+
+    def _fetch(self) -> "asyncio.Task[Response]":
+        if self._fetching is None or (self._fetching.done() and _failed(self._fetching)):
+            self._fetching = asyncio.ensure_future(self._task.send("tasks/result", wait=True))
+        return self._fetching
+
+    def _fetched_already(self) -> Response | None:
+        """Return the result that a legacy server sent while it was queried."""
+        fetching = self._fetching
+        is_there = fetching is not None and fetching.done() and not _failed(fetching)
+        return fetching.result() if fetching is not None and is_there else None
+
+    async def _fetched(self) -> Response:
+        return await asyncio.shield(self._fetch())
+
+    # Ends without a result.
+
+    def _timed_out(self, why: str) -> TaskOutcome:
+        server, limit_s = self._remote.server, self._remote.follow_s
+        words = f"{server} did not finish the task within its ttl of {limit_s:g} s: {why}"
+        return failed_outcome(words, {"kind": "timeout", "server": server})
+
+    def _lost(self, response: Response, trouble: str) -> TaskOutcome | None:
+        """Return the end of a task that its server has lost, after a failure if one was seen."""
+        if response.code not in _GONE:
+            return None
+        server = self._remote.server
+        words = f"{server} does not know its task any more"
+        words += f"; before that: {trouble}" if trouble else "; it may have restarted"
+        return failed_outcome(words, {"kind": "forgotten", "server": server})
+
     async def close(self) -> None:
         """End everything that waits for the server."""
+        self._unasked.cancel()
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait({self._fetching})
         await self._background.close()
-        self._session.end()
+        self._task.close()
+
+
+_decode = msgspec.json.Decoder(RemoteTask).decode
+
+
+def _attempt_of(task: TaskRecord) -> _Attempt | None:
+    """Return how far a task has come with its call; None if it has not made it."""
+    attempt = decoded(task.note.encode(), _Attempt)
+    return attempt if attempt is not None and attempt.task == task.id else None
+
+
+async def _keep(attempt: _Attempt, work: Work) -> bool:
+    """Note the new task of a server; False if no other process can continue it."""
+    note = encode(attempt).decode()
+    if len(note) > _MAX_NOTE:
+        return False
+    try:
+        await work.annotate(note)
+    except StoreError:
+        return False
+    return True
 
 
 def _suggested_s(state: _State) -> float:

@@ -21,7 +21,7 @@ from portico.model.context import Ask, Context
 from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
 from portico.model.message import Request
 from portico.model.version import Version
-from portico.protocol.codec import encode
+from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import declares, needed_capability
 from portico.providers.handler_exceptions import leaves
 
@@ -238,13 +238,13 @@ class _Question(Struct):
 
 def check_answer(question: bytes, answer: bytes) -> None:
     """Raise InvalidParams for an answer that does not match its question, both as JSON."""
-    asked = msgspec.json.decode(question, type=_Question)
-    if asked.method not in _SHAPES:
+    asked = decoded(question, _Question)
+    if asked is None or asked.method not in _SHAPES:
         return
     given = msgspec.json.decode(answer)
     ask = Ask(asked.method, asked.params, *needed_capability(asked.method, asked.params))
     if not _is_complete(ask, asked.method, given):
-        schema = Schema(asked.params["requestedSchema"])
+        schema = Schema(asked.params.get("requestedSchema", {}))
         why = schema.describe(schema.problems(given.get("content") or {}))
         raise InvalidParams(f"the answer does not match the form: {why}")
 
@@ -268,7 +268,10 @@ def _is_complete(ask: Ask, key: str, answer: Any) -> bool:
         raise InvalidParams(f"the answer to {key}: {error}") from None
     if ask.mode != "form" or not isinstance(shaped, _ElicitAnswer) or shaped.action != "accept":
         return True
-    return not Schema(ask.params["requestedSchema"]).problems(shaped.content or {})
+    try:
+        return not Schema(ask.params.get("requestedSchema", {})).problems(shaped.content or {})
+    except RegistrationError:
+        return True  # the server's form is not valid, and has no other answer
 
 
 def _check(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
@@ -282,7 +285,7 @@ def _check(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
     if not declares(declared, ask.capability, ask.mode):
         raise MissingCapability(ask.capability, {ask.mode: {}})
     if ask.mode == "form":
-        structural_check(ask.params["requestedSchema"], where="the form")
+        structural_check(ask.params.get("requestedSchema", {}), where="the form")
 
 
 def _legacy_params(ask: Ask) -> dict[str, Any]:

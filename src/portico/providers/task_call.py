@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from portico.model.context import LOCAL, Context, Peer
-from portico.model.errors import McpError
+from portico.model.context import LOCAL, Context
+from portico.model.errors import AskError, McpError
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.model.tasking import RunningTask
@@ -19,9 +19,8 @@ from portico.protocol.codec import encode, mcp_error_response, notification
 from portico.protocol.eras import is_input_required, members, modern_question
 from portico.protocol.tasks import RELATED
 from portico.providers.task_wire import outcome_of, related
-from portico.tasks.record import TaskRecord
+from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import TaskOutcome, Work
-from portico.tasks.worker import failed_outcome
 
 IDEMPOTENCY_KEY = "portico/idempotencyKey"
 """In the `_meta` of a task's call: the same key for every attempt at the same work."""
@@ -46,11 +45,16 @@ class StoredCall(Struct, kw_only=True, omit_defaults=True):
 
 def stored_call(at: str, request: Request, context: Context) -> bytes:
     """Return a call as the input of a task."""
+    return encode(kept_call(at, request, context))
+
+
+def kept_call(at: str, request: Request, context: Context) -> StoredCall:
+    """Return what is kept of a call, so that it can be made again."""
     fields = members(request.params)
     for key in ("task", "inputResponses", "requestState"):
         fields.pop(key, None)
     session = context.session
-    call = StoredCall(
+    return StoredCall(
         at=at,
         name=request.name,
         params=Raw(encode(fields)),
@@ -60,7 +64,6 @@ def stored_call(at: str, request: Request, context: Context) -> bytes:
         names_servers=session is not None and session.names_servers,
         asked=request.asked,
     )
-    return encode(call)
 
 
 def context_capabilities(request: Request, context: Context) -> Mapping[str, Any]:
@@ -77,10 +80,17 @@ class TaskPeer:
     Progress becomes the task's status, a question waits in the task, and log messages are dropped.
     """
 
-    def __init__(self, work: Work, live: Callable[[bytes], None] | None = None) -> None:
-        """`live` sends the params of progress to a legacy client that is still connected."""
+    def __init__(
+        self,
+        work: Work,
+        live: Callable[[bytes], None] | None = None,
+        refused: Callable[[TaskRefused], None] = lambda _: None,
+    ) -> None:
+        """`live` sends the params of progress to a legacy client that is still connected.
+        `refused` is called for a question that is too large for a task."""
         self._work = work
         self._live = live
+        self._refused = refused
 
     async def notify(self, message: bytes) -> None:
         """Show progress as the task's status."""
@@ -99,7 +109,11 @@ class TaskPeer:
         if isinstance(meta := fields.get("_meta"), dict):
             meta.pop(RELATED, None)  # the server's own id of the task
         question = encode({"method": method, "params": modern_question(method, fields)})
-        (answer,) = await self._work.ask([question])
+        try:
+            (answer,) = await self._work.ask([question])
+        except TaskRefused as refusal:
+            self._refused(refusal)
+            raise AskError(str(refusal)) from None
         return answer
 
     async def closed(self) -> None:
@@ -250,26 +264,35 @@ class CallRunner:
     async def run(self, work: Work) -> TaskOutcome:
         """Make the call."""
         call = msgspec.json.decode(work.input, type=StoredCall)
-        handler = self.find(call.at)
-        if handler is None:
-            return failed_outcome(f"cannot call {call.name}: its endpoint does not exist any more")
-        request = _request(call, work.task.idempotency_key)
-        token = request.meta.progress_token
-        peer = TaskPeer(work, lambda params: self.tell_progress(work.id, token, params))
-        context = _context(call, work.task.principal, peer)
+        context = call_context(call, work.task.principal)
         context.tasking = InTask(HandlerTask(work))
         SUPPLIED.open(work.id)
+        try:
+            response = await self.make(call, context, work)
+        finally:
+            SUPPLIED.close(work.id)
+        return outcome_of(response, modern=version_of(call.version).modern)
+
+    async def make(self, call: StoredCall, context: Context, work: Work) -> Response:
+        """Make a call at the endpoint that received it, with the key of its task. If the context
+        has a wish for a task, its server may create one."""
+        request = _request(call, work.task.idempotency_key)
+        if context.task_wish is not None and not request.version.modern:
+            request.params = encode({**members(request.params), "task": {}})
+        token = request.meta.progress_token
+        context.peer = TaskPeer(work, lambda params: self.tell_progress(work.id, token, params))
         session = context.session
         assert session is not None
         try:
+            handler = self.find(call.at)
+            if handler is None:
+                raise McpError(f"cannot call {call.name}: its endpoint does not exist any more")
             answer = handler(request, context)
-            response = await drive(handler, request, context, work, answer)
+            return await drive(handler, request, context, work, answer)
         except McpError as error:
-            response = mcp_error_response(request.id, error)
+            return mcp_error_response(request.id, error)
         finally:
             session.end()
-            SUPPLIED.close(work.id)
-        return outcome_of(response, modern=request.version.modern)
 
 
 def _request(call: StoredCall, key: str) -> Request:
@@ -297,7 +320,8 @@ def with_key(params: bytes, key: str) -> bytes:
     return encode({**fields, "_meta": meta})
 
 
-def _context(call: StoredCall, principal: str, peer: Peer) -> Context:
+def call_context(call: StoredCall, principal: str) -> Context:
+    """Return the context of a stored call: a client that receives nothing but through its task."""
     version = version_of(call.version)
     session = Session(_discard, principal=principal or LOCAL)
     session.names_servers = call.names_servers
@@ -305,7 +329,7 @@ def _context(call: StoredCall, principal: str, peer: Peer) -> Context:
         session.version = version
         session.capabilities = msgspec.json.decode(call.capabilities)
         session.client_info = msgspec.json.decode(call.info)
-    return Context(principal=principal or LOCAL, session=session, peer=peer, version=version)
+    return Context(principal=principal or LOCAL, session=session, version=version)
 
 
 def _discard(message: bytes) -> None:

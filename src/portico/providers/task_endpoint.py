@@ -1,8 +1,11 @@
 """The link in front of an endpoint's providers that makes calls tasks."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
+from typing import NamedTuple
 
 from portico.model.context import Context
 from portico.model.errors import METHOD_NOT_FOUND, McpError
@@ -31,6 +34,16 @@ _WAIT_S = 45.0
 Send = Callable[[bytes], Awaitable[None]]
 
 
+class _Sent(NamedTuple):
+    """A call that may become a task, as its client sent it: the chain changes the request."""
+
+    request: Request
+    key: str
+    """The idempotency key of its task."""
+    ttl_s: float | None
+    """How long its client requires the task to be kept."""
+
+
 class TaskEndpoint:
     """The tasks of the clients of one endpoint: its link, and the source of its notifications."""
 
@@ -54,6 +67,8 @@ class TaskEndpoint:
         self.is_attentive = False
         """True if calls may become tasks that their clients do not mention."""
         self._requests = TaskRequests(host)
+        self._creating: set[str] = set()
+        """Tools whose servers have created tasks: a modern server does not declare them."""
 
     def __call__(self, next: Handler) -> Handler:
         """Return the link in front of the next handler."""
@@ -139,10 +154,9 @@ class TaskEndpoint:
 
     async def _submit(self, request: Request, context: Context, wish: TaskWish) -> Response:
         """Store a call, which a worker then makes."""
-        host = self._host()
-        ttl_s = None if wish.ttl_ms is None else wish.ttl_ms / 1000
-        input = stored_call(self._at, request, context)
-        task = await stored(host.worker.submit(context.owner, host.call_kind, input, ttl_s))
+        host, input = self._host(), stored_call(self._at, request, context)
+        submitted = host.worker.submit(context.owner, host.call_kind, input, _ttl_s(wish))
+        task = await stored(submitted)
         return self._created(request, context, task)
 
     async def _run_own(self, request: Request, context: Context, wish: TaskWish | None) -> Response:
@@ -167,8 +181,15 @@ class TaskEndpoint:
             context.task_wish = wish
         by_handler = is_manual and wish is not None
         by_time = budget_s is not None and (wish is not None or self._policy.explains(request))
+        is_remote = mode is not None and mode.is_remote
+        by_server = is_remote and wish is not None and not self._passes(request)
+        # A modern client only allows a task, and most tools create none.
+        if by_server and (not request.version.modern or request.name in self._creating):
+            await self._check_room(context)
+        sent = _sent(request, wish, has_key=by_server or by_handler or by_time)
         if by_handler or by_time:
-            ended = await self._promotable(request, context).run(budget_s if by_time else None)
+            promotable = self._promotable(request, context, sent)
+            ended = await promotable.run(budget_s if by_time else None)
             if isinstance(ended, TaskRecord):
                 if wish is None:
                     return _explained(request, context, ended, budget_s or 0.0)
@@ -176,84 +197,112 @@ class TaskEndpoint:
         else:
             ended = await self._next(request, context)
         if context.created is not None:
-            return await self._followed(request, context, ended, context.created)
+            return await self._followed(request, context, ended, sent)
         if wish is None or request.version.modern or ended.error or self._passes(request):
             return ended
-        return await self._finished(request, context, ended, wish)
+        return await self._finished(request, context, ended, sent)
+
+    async def _check_room(self, context: Context) -> None:
+        """Refuse a call that its server makes a task, if its client has too many."""
+        await stored(self._host().worker.check_room(context.owner))
 
     def _passes(self, request: Request) -> bool:
         """True if the tasks of the only server pass unchanged."""
         return self._forwards is not None and not self._translates(request)
 
     async def _finished(
-        self, request: Request, context: Context, response: Response, wish: TaskWish
+        self, request: Request, context: Context, response: Response, sent: _Sent
     ) -> Response:
         """Store the result of a server that made no task: a legacy client that requested one must
         get one (2025-11-25, result retrieval)."""
-        host, input = self._host(), stored_call(self._at, request, context)
-        ttl_s = None if wish.ttl_ms is None else wish.ttl_ms / 1000
+        host, input = self._host(), stored_call(self._at, sent.request, context)
 
         async def run(_: Work) -> TaskOutcome:
             return task_wire.outcome_of(response, modern=False)
 
-        adopted = host.worker.adopt(context.owner, host.call_kind, input, run, ttl_s)
+        adopted = host.worker.adopt(
+            context.owner, host.call_kind, input, run, sent.ttl_s, key=sent.key
+        )
         return self._created(request, context, await stored(adopted))
 
-    def _promotable(self, request: Request, context: Context) -> PromotableCall:
-        host, input = self._host(), stored_call(self._at, request, context)
-        key = new_key()
-        request.params = with_key(request.params, key)
+    def _promotable(self, request: Request, context: Context, sent: _Sent) -> PromotableCall:
+        host, input = self._host(), stored_call(self._at, sent.request, context)
 
         async def adopt(run: Callable[[Work], Awaitable[TaskOutcome]]) -> TaskRecord:
-            return await host.worker.adopt(context.owner, host.call_kind, input, run, key=key)
+            return await host.worker.adopt(
+                context.owner, host.call_kind, input, run, sent.ttl_s, key=sent.key
+            )
 
         async def conclude(work: Work, response: Response) -> TaskOutcome:
             if context.created is None or host.remote is None:
                 return task_wire.outcome_of(response, modern=request.version.modern)
             # The server made a task of its own since.
-            return await host.remote.follow(self._remote_input(request, context), work)
+            remote_input = self._remote_input(sent, context, context.created)
+            return await host.remote.follow(remote_input, work)
 
         return PromotableCall(self._next, request, context, adopt, conclude)
 
-    def _remote_input(self, request: Request, context: Context) -> bytes:
+    def _remote_input(self, sent: _Sent, context: Context, created: CreatedTask) -> bytes:
         """Return the input of the task that follows the one that a server has created."""
         from portico.providers.remote_task import remote_input
 
-        created, policy = context.created, self._policy
-        assert created is not None
-        server, names = policy.server_of(context), policy.names_servers
-        return remote_input(server, created, request, context, names_servers=names)
+        server, names = self._policy.server_of(context), self._policy.names_servers
+        return remote_input(self._at, server, created, sent.request, context, names_servers=names)
 
     async def _followed(
-        self, request: Request, context: Context, response: Response, created: CreatedTask
+        self, request: Request, context: Context, response: Response, sent: _Sent
     ) -> Response:
         """Store a task that a server has created, and follow it."""
+        created = context.created
+        assert created is not None
         if self._forwards is not None and created.modern == request.version.modern:
             return response  # the client follows it itself
-        host, task = self._host(), await self._adopted(request, context, created)
+        host, task = self._host(), await self._adopted(context, created, sent)
         token = request.meta.progress_token
         created.tell = lambda params: host.calls.tell_progress(task.id, token, params)
         return self._created(request, context, task)
 
-    async def _adopted(
-        self, request: Request, context: Context, created: CreatedTask
-    ) -> TaskRecord:
-        """Store a task that a server has created."""
-        host, input = self._host(), self._remote_input(request, context)
-        assert host.remote is not None
-        run, kind = host.remote.run, host.remote_kind
-        return await stored(host.worker.adopt(context.owner, kind, input, run, created.ttl_s))
+    async def _adopted(self, context: Context, created: CreatedTask, sent: _Sent) -> TaskRecord:
+        """Store a task that a server has created; if that fails, cancel it there."""
+        host, input = self._host(), self._remote_input(sent, context, created)
+        remote, server = host.remote, self._policy.server_of(context)
+        assert remote is not None
+
+        async def run(work: Work) -> TaskOutcome:
+            return await remote.follow(input, work)
+
+        async def store() -> TaskRecord:
+            adopted = host.worker.adopt(
+                context.owner,
+                host.remote_kind,
+                input,
+                run,
+                _shorter(sent.ttl_s, created.ttl_s),
+                key=sent.key,
+                is_repeatable=remote.outlives(server),
+            )
+            try:
+                return await stored(adopted)
+            except McpError:
+                remote.abandon(input, context.owner)
+                raise
+
+        self._creating.add(sent.request.name)
+        # To the end, also if the client leaves: the server's task runs already.
+        return await asyncio.shield(asyncio.ensure_future(store()))
 
     async def _run_required(self, request: Request, context: Context, budget_s: float) -> Response:
         """Call a tool that runs only as a task for a client without tasks: wait for its result, and
         after a while explain how to get it."""
-        context.task_wish = TaskWish()
+        await self._check_room(context)
+        context.task_wish = wish = TaskWish()
+        sent = _sent(request, wish, has_key=True)
         if not request.version.modern:
             request.params = encode({**members(request.params), "task": {}})
         response = await self._next(request, context)
         if context.created is None:
             return response
-        task = await self._adopted(request, context, context.created)
+        task = await self._adopted(context, context.created, sent)
         store = self._host().worker.store
         ended = await finished_task(store, task.principal, task.id, budget_s)
         if ended is None or not ended.is_finished:
@@ -320,6 +369,25 @@ class TaskEndpoint:
     async def close(self) -> None:
         """Stop sending notifications."""
         await self._requests.close()
+
+
+def _sent(request: Request, wish: TaskWish | None, *, has_key: bool) -> _Sent:
+    """Return a call as it is now, and give it an idempotency key."""
+    sent = _Sent(copy(request), new_key(), None if wish is None else _ttl_s(wish))
+    if has_key:
+        request.params = with_key(request.params, sent.key)
+    return sent
+
+
+def _ttl_s(wish: TaskWish) -> float | None:
+    return None if wish.ttl_ms is None else wish.ttl_ms / 1000
+
+
+def _shorter(first: float | None, second: float | None) -> float | None:
+    """Return the shorter time; None is no limit."""
+    if first is None or second is None:
+        return second if first is None else first
+    return min(first, second)
 
 
 def _drop_task_field(request: Request) -> None:

@@ -18,8 +18,19 @@ FindTasks = Callable[[], "TaskHost"]
 class RemoteRunner(Runner, Protocol):
     """Follows the tasks of servers."""
 
+    calls: CallRunner | None
+    """Makes the calls of tasks that are resumed."""
+
+    def outlives(self, server: str) -> bool:
+        """True if the tasks of a server outlive this process."""
+        ...
+
     async def follow(self, input: bytes, work: Work) -> TaskOutcome:
-        """Follow the task that an input describes, on behalf of another one."""
+        """Follow the task that an input describes, which its server has created just now."""
+        ...
+
+    def abandon(self, input: bytes, principal: str) -> None:
+        """Cancel a server's task that could not be stored, in the background."""
         ...
 
 
@@ -40,6 +51,7 @@ class TaskHost:
     def follow_remote(self, runner: RemoteRunner) -> None:
         """Follow the tasks of servers with this runner."""
         self.remote = runner
+        runner.calls = self.calls
         self.worker.register(self.remote_kind, runner)
 
 

@@ -6,22 +6,28 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
-import msgspec
-
-from portico.model.context import ANYONE, Context
-from portico.model.errors import METHOD_NOT_FOUND, AskError, InvalidParams, McpError
+from portico.model.context import Context
+from portico.model.errors import AskError, InvalidParams, McpError
 from portico.model.message import Request, Response
+from portico.model.methods import ELICIT
 from portico.model.session import Session
-from portico.protocol.codec import encode, notification
-from portico.protocol.eras import legacy_question, members
+from portico.protocol.codec import decoded, encode, notification
+from portico.protocol.eras import (
+    Members,
+    declares,
+    legacy_question,
+    members,
+    needed_capability,
+)
 from portico.protocol.result_fields import identified
 from portico.providers import task_wire
 from portico.providers.rounds import check_answer
+from portico.providers.task_call import context_capabilities
 from portico.providers.task_changes import task_changes
 from portico.providers.task_host import FindTasks, stored
 from portico.providers.task_policy import declares_tasks
 from portico.state.background import Background
-from portico.tasks.record import TaskQuestion, TaskRecord
+from portico.tasks.record import TaskQuestion, TaskRecord, TaskRefused
 
 _CANCEL_S = 5.0
 """How long a legacy cancellation waits for the work to end by itself."""
@@ -74,7 +80,8 @@ class TaskRequests:
         for question in task.pending:
             if question.key in answers:
                 check_answer(question.body, answers[question.key])
-        await stored(self._host().worker.store.answer(task.principal, task.id, answers))
+        store = self._host().worker.store
+        await stored(_valid(store.answer(task.principal, task.id, answers)))
 
     async def _cancel(self, request: Request, context: Context) -> Response:
         task = await self._found(request, context)
@@ -104,8 +111,6 @@ class TaskRequests:
         return ended
 
     async def _list(self, request: Request, context: Context) -> Response:
-        if context.principal == ANYONE:
-            raise McpError("method not found: tasks/list", METHOD_NOT_FOUND)
         cursor = request.decode_as(task_wire.ListParams).cursor
         page = await stored(self._host().worker.store.page(context.owner, _PAGE, cursor))
         if page is None:
@@ -138,19 +143,21 @@ class TaskRequests:
     async def _ask(
         self, task: TaskRecord, question: TaskQuestion, request: Request, context: Context
     ) -> None:
-        """Send a question of a task to a legacy client, and store its answer."""
-        if context.peer is None:
-            return
+        """Send a question of a task to a legacy client, and store its answer. Without one, the
+        question stays open: for this client when it returns, for another one or for a person."""
         fields = members(question.body)
-        method = msgspec.json.decode(fields["method"], type=str)
+        method = decoded(fields.get("method", b""), str) or ""
         params = members(fields.get("params", b""))
+        if context.peer is None or not _can_answer(method, params, request, context):
+            return
         sent = legacy_question(method, params, request.version, question.key)
         try:
             answer = await context.peer.ask(method, task_wire.related(sent, task.id))
             check_answer(question.body, answer)
-        except (AskError, InvalidParams):
-            if method != "elicitation/create":
-                return  # it stays open, for another client
+        except (AskError, InvalidParams) as error:
+            is_answer = not isinstance(error, AskError) or error.is_answer
+            if method != ELICIT or not is_answer:
+                return
             answer = b'{"action":"cancel"}'
         with contextlib.suppress(McpError):
             await self.answer(task, {question.key: answer})
@@ -224,6 +231,22 @@ _MODERN: dict[str, TaskMethod] = {
     "tasks/update": TaskRequests._update,
     "tasks/cancel": TaskRequests._cancel,
 }
+
+
+async def _valid(answering: Awaitable[object]) -> None:
+    """Await the storing of answers; one that exceeds a limit is the client's error."""
+    try:
+        await answering
+    except TaskRefused as refused:
+        raise InvalidParams(str(refused)) from None
+
+
+def _can_answer(method: str, params: Members, request: Request, context: Context) -> bool:
+    """True if a client has declared what a question requires."""
+    fields = decoded(encode(params), dict[str, Any]) or {}
+    capability, part = needed_capability(method, fields)
+    declared = context_capabilities(request, context)
+    return bool(capability) and declares(declared, capability, part)
 
 
 def _cancel(telling: "asyncio.Task[None]") -> None:

@@ -11,7 +11,10 @@ MAX_WAIT_S = 50
 _ALWAYS_LISTED = {"anthropic/alwaysLoad": True}
 _ID = {"type": "string", "description": "as returned, e.g. ptk_..."}
 _WAIT = {"type": "number", "minimum": 0, "maximum": MAX_WAIT_S, "default": 0}
-_ANSWER = {"type": "string", "description": "to an open question that is addressed to you"}
+_ANSWER = {
+    "type": "string",
+    "description": "to an open question addressed to you; several fields as JSON",
+}
 
 
 def task_tools() -> dict[str, bytes]:

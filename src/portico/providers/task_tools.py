@@ -1,5 +1,6 @@
 """The tools for tasks, for models whose clients do not support tasks themselves."""
 
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,15 +8,28 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.context import Context
-from portico.model.errors import McpError, ToolError
+from portico.model.context import ANYONE, Context
+from portico.model.errors import InvalidParams, McpError, ToolError
 from portico.model.message import Request, Response
 from portico.model.offer import Listed, Offer
 from portico.model.types import Answer, Change
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.result_fields import error_result, identified
-from portico.providers.task_answers import question_text, typed_answer
+from portico.providers.rounds import (
+    KEY_SIZE,
+    DirectAsker,
+    ReplayAsker,
+    Rounds,
+    Suspended,
+    check_answer,
+)
+from portico.providers.task_answers import (
+    is_for_person,
+    question_text,
+    settled_task,
+    typed_answer,
+)
 from portico.providers.task_changes import finished_task
 from portico.providers.task_host import FindTasks, stored
 from portico.providers.task_tool_definitions import (
@@ -26,11 +40,15 @@ from portico.providers.task_tool_definitions import (
     task_tools,
 )
 from portico.providers.task_wire import error_of, result_of
-from portico.tasks.record import COMPLETED, INTERRUPTED, TaskRecord
+from portico.tasks.record import COMPLETED, INTERRUPTED, TaskQuestion, TaskRecord
 
 TASK_KEY = "portico/task"
 """In the `_meta` of a result: the task that it belongs to."""
 _PAGE = 20
+_STOP_S = 2.0
+"""How long a cancelled task may take to stop, before that is reported."""
+_ANSWERED = "answered"
+"""In the state of a call's rounds: true once the model's answer is stored."""
 
 Result = dict[str, Any]
 _Tool = Callable[[bytes, Context], Awaitable[Result]]
@@ -63,6 +81,7 @@ class TaskTools:
         """`is_listed` offers the tools; a gateway lists them itself, where tasks can exist."""
         self._host = host
         self._is_listed = is_listed
+        self._rounds = Rounds(os.urandom(KEY_SIZE))
         self._tools: dict[str, _Tool] = {
             TASK_STATUS: self.status,
             CANCEL_TASK: self._cancel,
@@ -87,7 +106,7 @@ class TaskTools:
     async def _answer(self, tool: _Tool, request: Request, context: Context) -> Response:
         call = msgspec.json.decode(request.params or b"{}", type=_Call)
         try:
-            result = await tool(bytes(call.arguments), context)
+            result = await self._rounded(tool, bytes(call.arguments), request, context)
         except (ToolError, McpError) as error:
             result = error_result(str(error))
         if request.version < Version.V2025_06_18:
@@ -96,18 +115,37 @@ class TaskTools:
             result = identified(result, context.server_info)
         return Response(id=request.id, result=encode(result))
 
+    async def _rounded(
+        self, tool: _Tool, arguments: bytes, request: Request, context: Context
+    ) -> Result:
+        """Run one round of a call: to its end, or in the modern era to a question."""
+        replay: ReplayAsker | None = None
+        if request.version.modern:
+            bound, replay = self._rounds.begin(request, context)
+        else:
+            bound = context.bound(request, None, {})
+            bound._asker = DirectAsker(bound, request.version)
+        try:
+            return await tool(arguments, bound)
+        except Suspended as suspended:
+            assert replay is not None
+            return self._rounds.suspend(request, bound, replay, suspended)
+        finally:
+            bound.release()
+
     async def status(self, raw: bytes, context: Context) -> Result:
-        """Return the state of a task, or its result once it has ended."""
+        """Return the state of a task, or its result once it has ended. A client that can show a
+        question to its person gets it first."""
         given = _arguments(raw, _Status, TASK_STATUS)
         task = await self._find(given.task_id, context)
-        if given.answer is not None:
-            await self._give_answer(task, given.answer)
         wait_s = min(max(given.wait_s, 0.0), MAX_WAIT_S)
-        if wait_s or given.answer is not None:
-            store = self._host().worker.store
+        if given.answer is not None:
+            if _ANSWERED not in context.state:  # in a later round it is stored already
+                await self._give_answer(task, given.answer)
+                context.state[_ANSWERED] = True
             wait_s = max(wait_s, 0.05)
-            task = await finished_task(store, context.owner, task.id, wait_s) or task
-        return await self._shown(task)
+        store = self._host().worker.store
+        return await self._shown(await settled_task(store, task, context, wait_s))
 
     async def _find(self, id: str, context: Context) -> TaskRecord:
         host = self._host()
@@ -124,6 +162,7 @@ class TaskTools:
         for question in task.pending:
             typed = typed_answer(question.body, answer, by_model=True)
             if typed is not None:
+                _check_answer(question, typed)
                 store = self._host().worker.store
                 await stored(store.answer(task.principal, task.id, {question.key: typed}))
                 return
@@ -144,7 +183,10 @@ class TaskTools:
             if task.state is INTERRUPTED:
                 lines.append(f"A person can start it again with `portico tasks resume {task.id}`.")
             return {**_text(lines, _summary(task)), "isError": True}
-        lines += [question_text(question.body) for question in task.pending]
+        for question in task.pending:
+            lines.append(question_text(question.body))
+            if is_for_person(question.body):
+                lines.append(f"A person can answer it with `portico tasks answer {task.id}`.")
         if not task.pending:
             lines.append("Call task_status again with wait_s to wait for it.")
         return _text(lines, _summary(task))
@@ -154,16 +196,34 @@ class TaskTools:
         task = await self._find(given.task_id, context)
         store = self._host().worker.store
         await stored(store.cancel(context.owner, task.id))
-        ended = await finished_task(store, context.owner, task.id, 2.0, or_question=False)
+        ended = await finished_task(store, context.owner, task.id, _STOP_S, or_question=False)
         ended = ended or task
-        return _text([_line(ended)], _summary(ended))
+        lines = [_line(ended)]
+        if not ended.is_finished:
+            lines = [
+                f"The cancellation of {ended.id} was requested; its work has not stopped yet.",
+                "Call task_status with wait_s to wait for that.",
+            ]
+        return _text(lines, _summary(ended))
 
     async def _list(self, raw: bytes, context: Context) -> Result:
         _arguments(raw, _List, LIST_TASKS)
+        if context.principal == ANYONE:
+            why = "clients without a token see no list, which would have the tasks of others"
+            raise ToolError(f"list_tasks: {why}; use the id that you were given")
         page = await stored(self._host().worker.store.page(context.owner, _PAGE))
         tasks = [] if page is None else page.tasks
         lines = [_line(task) for task in tasks] or ["there are no tasks"]
         return _text(lines, {"tasks": [_summary(task) for task in tasks]})
+
+
+def _check_answer(question: TaskQuestion, answer: bytes) -> None:
+    """Raise ToolError for an answer that does not match its question."""
+    try:
+        check_answer(question.body, answer)
+    except InvalidParams as error:
+        asked = question_text(question.body)
+        raise ToolError(f"{error.message}; the question is still open. {asked}") from None
 
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:

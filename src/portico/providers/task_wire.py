@@ -184,6 +184,12 @@ def error_of(task: TaskRecord, payload: bytes | None) -> bytes:
     return encode({"code": INTERNAL_ERROR, "message": words, "data": {"kind": kind}})
 
 
+def reason_of(task: TaskRecord, payload: bytes | None) -> str:
+    """Return why a task has no result, without its state; empty if there is no more to say."""
+    words = str(msgspec.json.decode(error_of(task, payload)).get("message", ""))
+    return "" if words == task.state else words.removeprefix(f"{task.state}: ")
+
+
 def result_of(payload: bytes | None) -> bytes:
     """Return the result of a completed task as a legacy tool result."""
     stored = _stored(payload)

@@ -1,5 +1,6 @@
 """The tasks of a wrapped server: its own within one era, translated across eras."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from portico.upstream.upstream import Upstream
 if TYPE_CHECKING:
     from portico.providers.task_endpoint import TaskEndpoint
     from portico.providers.task_host import TaskHost
+    from portico.tasks.record import TaskRecord
     from portico.tasks.store import TaskStore
     from portico.tasks.worker import TaskWorker
 
@@ -28,10 +30,14 @@ class WrapTasks(TaskPolicy):
 
     names_servers = False
 
-    def __init__(self, upstream: Upstream, scope: str) -> None:
-        """Only processes with the same `scope` follow each other's tasks."""
+    def __init__(
+        self, upstream: Upstream, scope: str, log: Callable[[str], None] | None = None
+    ) -> None:
+        """Only processes with the same `scope` follow each other's tasks. `log` gets a line for
+        each task created and finished."""
         self._upstream = upstream
         self._scope = scope
+        self._log = log
         self._worker: TaskWorker | None = None
         self._required: frozenset[str] = frozenset()
         self.link = LazyTaskLink(self._endpoint)
@@ -53,11 +59,23 @@ class WrapTasks(TaskPolicy):
         from portico.providers.task_host import TaskHost
         from portico.tasks.worker import TaskWorker
 
-        self._worker = TaskWorker(_open_store, report=report)
+        self._worker = TaskWorker(
+            _open_store,
+            report=report,
+            created=lambda task: self._record(task, "created"),
+            finished=lambda task: self._record(task, str(task.state)),
+        )
         host = TaskHost(self._worker, self._scope)
         host.calls.find = lambda _: self.link.handler
-        host.follow_remote(RemoteTaskRunner(lambda _: self._upstream.relay))
+        upstream = self._upstream
+        host.follow_remote(
+            RemoteTaskRunner(lambda _: upstream.relay, lambda _: upstream.policy.is_process)
+        )
         return host
+
+    def _record(self, task: "TaskRecord", state: str) -> None:
+        if self._log is not None:
+            self._log(f"task {task.id} ({task.kind.partition('@')[0]}) {state}")
 
     def _look(self) -> None:
         """See every call if a tool requires tasks of clients that cannot know."""
@@ -73,11 +91,12 @@ class WrapTasks(TaskPolicy):
         modern = request.version.modern
         return all(catalog.offer.version.modern != modern for catalog in self._catalogs())
 
-    async def close(self) -> None:
-        """Leave the tasks to the next process that wraps this server."""
+    async def close(self, within_s: float) -> None:
+        """Leave the tasks of a server at a URL to the next process that wraps it; wait for those of
+        a child, which ends with this process, up to a time."""
         await self.link.close()
         if self._worker is not None:
-            await self._worker.close()
+            await self._worker.close(within_s)
 
     # The policy of its link.
 
@@ -106,6 +125,7 @@ def _required_tools(catalog: Catalog) -> frozenset[str]:
 
 
 def _open_store() -> "TaskStore":
+    """Return the store that gateways use too: each removes only tasks of its own scope."""
     from portico.config.paths import state_folder
     from portico.tasks.store import tasks_in_folder
 

@@ -2,12 +2,16 @@
 
 import os
 import secrets
+import time
 from contextlib import suppress
 
 from portico.model.digest import blake2b
 from portico.state import files
 from portico.state.store_error import StoreError
 from portico.tasks.rows import Payload
+
+_STRAY_S = 300.0
+"""How old a file is that no task refers to, and none will."""
 
 
 class PayloadFiles:
@@ -16,7 +20,6 @@ class PayloadFiles:
     def __init__(self, folder: str | None, inline: int) -> None:
         self._folder = folder
         self._inline = inline
-        self._strays: set[str] = set()
 
     def is_large(self, data: bytes) -> bool:
         """True if this is kept in a file, and takes time to write."""
@@ -63,12 +66,20 @@ class PayloadFiles:
                 os.unlink(self._path(name))
 
     def sweep(self, known: set[str]) -> None:
-        """Remove files of writers that were killed: those unknown twice, since one may be new."""
+        """Remove files of writers that were killed: the unknown ones, unless a task may be about to
+        refer to them."""
         if self._folder is None or not os.path.isdir(self._folder):
             return
-        unknown = set(os.listdir(self._folder)) - known
-        self.remove([*(unknown & self._strays)])
-        self._strays = unknown
+        with os.scandir(self._folder) as found:
+            strays = [file for file in found if file.name not in known]
+        self.remove([file.name for file in strays if _is_old(file)])
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder or "", name)
+
+
+def _is_old(file: os.DirEntry[str]) -> bool:
+    try:
+        return time.time() - file.stat().st_mtime > _STRAY_S
+    except OSError:
+        return False  # another process has removed it

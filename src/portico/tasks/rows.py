@@ -50,7 +50,15 @@ CREATE TABLE events (
     PRIMARY KEY (task, number)
 ) WITHOUT ROWID
 """
-FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA,))
+# The record follows a digest of 16 bytes.
+_FINISHED_AT = """
+ALTER TABLE tasks ADD COLUMN finished_at REAL;
+UPDATE tasks SET finished_at =
+    json_extract(CAST(substr(record, 17) AS TEXT), '$.finished_at') WHERE open = 0;
+CREATE INDEX finished_of ON tasks (principal, substr(kind, instr(kind, '@') + 1), finished_at)
+    WHERE open = 0
+"""
+FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA, _FINISHED_AT))
 Payload = tuple[bytes | None, str | None, str]
 """The data, or the name of its file; and its digest."""
 
@@ -58,8 +66,9 @@ Payload = tuple[bytes | None, str | None, str]
 def insert(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> None:
     """Add a task."""
     db.execute(
-        "INSERT INTO tasks (id, principal, kind, state, open, expires_at, resumes, record) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tasks "
+        "(id, principal, kind, state, open, expires_at, finished_at, resumes, record) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (task.id, task.principal, task.kind, *_changing(task, limits)),
     )
 
@@ -67,7 +76,8 @@ def insert(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> None
 def save(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> TaskRecord:
     """Replace a task, and return it."""
     db.execute(
-        "UPDATE tasks SET state = ?, open = ?, expires_at = ?, resumes = ?, record = ? "
+        "UPDATE tasks SET "
+        "state = ?, open = ?, expires_at = ?, finished_at = ?, resumes = ?, record = ? "
         "WHERE id = ?",
         (*_changing(task, limits), task.id),
     )
@@ -75,9 +85,14 @@ def save(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> TaskRe
 
 
 def _changing(task: TaskRecord, limits: TaskLimits) -> tuple[object, ...]:
-    expires_at = task.expires_at(limits)
-    open_ = int(not task.is_finished)
-    return (str(task.state), open_, expires_at, task.resumes or None, _encoded(task))
+    return (
+        str(task.state),
+        int(not task.is_finished),
+        task.expires_at(limits),
+        task.finished_at,
+        task.resumes or None,
+        _encoded(task),
+    )
 
 
 def visible(db: sqlite3.Connection, principal: str, id: str, now: float) -> TaskRecord | None:
@@ -143,13 +158,27 @@ def leased(db: sqlite3.Connection) -> Iterator[TaskRecord]:
     yield from (_decoded(record) for (record,) in rows.fetchall())
 
 
-def surplus(db: sqlite3.Connection, principal: str, kept: int) -> list[str]:
-    """The ids of a principal's finished tasks beyond the newest ones, without those that are
-    held."""
+def surplus(db: sqlite3.Connection, task: TaskRecord, kept: int, before: float) -> list[str]:
+    """The ids of finished tasks that make room: those of the same principal and scope that ended
+    longest ago, and before a time, without those that are held.
+
+    Each process counts the tasks of its own scope only: others may keep more.
+    """
     rows = db.execute(
-        "SELECT id FROM tasks WHERE principal = ? AND open = 0 AND expires_at < ? "
-        "ORDER BY seq DESC LIMIT -1 OFFSET ?",
-        (principal, math.inf, kept),
+        "SELECT id FROM (SELECT id, finished_at FROM tasks "
+        "WHERE principal = ? AND substr(kind, instr(kind, '@') + 1) = ? "
+        "AND open = 0 AND expires_at < ? "
+        "ORDER BY finished_at DESC LIMIT -1 OFFSET ?) WHERE finished_at < ?",
+        (task.principal, task.kind[task.kind.find("@") + 1 :], math.inf, kept, before),
+    )
+    return [id for (id,) in rows]
+
+
+def finished(db: sqlite3.Connection, principal: str) -> list[str]:
+    """The ids of all finished tasks of a principal, without those that are held."""
+    rows = db.execute(
+        "SELECT id FROM tasks WHERE principal = ? AND open = 0 AND expires_at < ?",
+        (principal, math.inf),
     )
     return [id for (id,) in rows]
 

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from portico.model.wording import counted
 from portico.state.database import Database, FileDatabase, MemoryDatabase
 from portico.tasks import rows
 from portico.tasks.payloads import PayloadFiles
@@ -88,7 +89,20 @@ class TaskStore:
         self.unfinished: set[asyncio.Future[Any]] = set()
         """Operations whose callers may have left; `close` waits for them."""
 
+    @property
+    def limits(self) -> TaskLimits:
+        """The bounds of the store."""
+        return self._limits
+
     # For clients
+
+    async def room(self, principal: str) -> int:
+        """Return how many more tasks a principal may have in progress; raises TaskRefused."""
+        count = await self._database.read(lambda db: rows.unfinished_count(db, principal))
+        left = self._limits.in_progress - (count or 0)
+        if left <= 0:
+            raise _too_many(self._limits)
+        return left
 
     async def submit(
         self,
@@ -163,11 +177,13 @@ class TaskStore:
     async def answer(
         self, principal: str, id: str, answers: Mapping[str, bytes]
     ) -> TaskRecord | None:
-        """Store answers to some of a task's questions; unknown and answered keys are ignored."""
-        if any(len(answer) > self._limits.max_question for answer in answers.values()):
-            raise TaskRefused(f"an answer exceeds the limit of {self._limits.max_question} bytes")
+        """Store answers to some of a task's questions; unknown and answered keys are ignored.
+        Raises TaskRefused."""
+        longest = self._limits.max_question
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
+            if any(len(answers.get(question.key, b"")) > longest for question in task.pending):
+                raise TaskRefused(f"an answer exceeds the limit of {longest} bytes; send less")
             questions = tuple(
                 replace(question, answer=answers[question.key])
                 if question.answer is None and question.key in answers
@@ -371,8 +387,8 @@ class TaskStore:
             now, words = self._clocks.wall(), self._cut(message)
             done = task.finished(state, now, words, usage or task.usage, is_error)
             rows.save(db, done, self._limits)
-            surplus = rows.surplus(db, task.principal, self._limits.kept)
-            return done, rows.remove(db, surplus)
+            older = rows.surplus(db, done, self._limits.kept, now - self._limits.grace_s)
+            return done, rows.remove(db, older)
 
         done, removed = await self._database.write(job)
         if done is None:
@@ -431,7 +447,7 @@ class TaskStore:
     async def remove_finished(self, principal: str) -> int:
         """Remove all finished tasks of a principal but those that are held, and stray files; return
         how many tasks."""
-        return await self._remove_all(lambda db: rows.surplus(db, principal, 0))
+        return await self._remove_all(lambda db: rows.finished(db, principal))
 
     @_to_the_end
     async def _remove_all(self, find: Callable[[sqlite3.Connection], list[str]]) -> int:
@@ -478,10 +494,7 @@ class TaskStore:
 
         def check(db: sqlite3.Connection) -> None:
             if rows.unfinished_count(db, task.principal) >= limits.in_progress:
-                raise TaskRefused(
-                    f"{limits.in_progress} tasks are in progress, which is the limit: "
-                    "wait for one to finish, or cancel one"
-                )
+                raise _too_many(limits)
 
         def job(db: sqlite3.Connection) -> TaskRecord:
             if task.resumes and (earlier := rows.successor(db, task.resumes)) is not None:
@@ -494,7 +507,11 @@ class TaskStore:
         if self._payloads.is_large(input):  # a task that is refused needs no file
             await self._database.read(check)
         stored = await self._put(input)
-        added = await self._database.write(job)
+        try:
+            added = await self._database.write(job)
+        except TaskRefused:
+            await self._remove(stored)
+            raise
         if added is not task:
             await self._remove(stored)
         return added
@@ -593,6 +610,12 @@ def tasks_in_folder(
     """Return the store in a folder, which other processes may use too."""
     path = os.path.join(folder, STORE_FILE)
     return TaskStore(FileDatabase(path, rows.FORMAT), f"{path}.files", limits, clocks)
+
+
+def _too_many(limits: TaskLimits) -> TaskRefused:
+    count = limits.in_progress
+    reached = f"{counted(count, 'task')} {'is' if count == 1 else 'are'} in progress"
+    return TaskRefused(f"{reached}, which is the limit: wait for one to finish, or cancel one")
 
 
 def _seq(cursor: str) -> int | None:

@@ -52,12 +52,18 @@ class Work:
         """True once the task is not ours any more."""
         self.is_over = False
         """True once its outcome is known."""
+        self.is_pinned = False
+        """True while only this process can continue, also if the task is repeatable."""
         self._is_stopping = False
         self._store = store
         self._answers: dict[str, asyncio.Future[bytes]] = {}
         self._last_progress = float("-inf")
         self._next_message: str | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._parked = 0
+        """Questions that are stored, or about to be."""
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
 
     @property
     def id(self) -> str:
@@ -67,7 +73,7 @@ class Work:
     @property
     def is_movable(self) -> bool:
         """True if another process may do the work."""
-        return self.task.is_repeatable or not self.has_begun
+        return not self.is_pinned and (self.task.is_repeatable or not self.has_begun)
 
     def see(self, task: TaskRecord) -> None:
         """Note the task as it is stored."""
@@ -102,7 +108,26 @@ class Work:
             sending.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def ask(self, questions: Sequence[bytes]) -> list[bytes]:
-        """Park questions, and wait for all answers, in order; raises LeaseLost."""
+        """Park questions, and wait for all answers, in order; raises LeaseLost, and TaskRefused for
+        one that is too large. Those beyond the limit wait until others are answered."""
+        most = self._store.limits.questions
+        answers: list[bytes] = []
+        for start in range(0, len(questions), most):
+            some = questions[start : start + most]
+            async with self._turn:  # in the order in which they were asked
+                while self._parked + len(some) > most:
+                    self._freed.clear()
+                    await self._freed.wait()
+                self._parked += len(some)
+            try:
+                answers += await self._ask(some)
+            finally:
+                self._parked -= len(some)
+                self._freed.set()
+        return answers
+
+    async def _ask(self, questions: Sequence[bytes]) -> list[bytes]:
+        """Park as many questions as the task may have at once, and wait for their answers."""
         task = await self._store.ask(self.lease, questions)
         if task is None:
             raise LeaseLost("the task ended before its question was stored")

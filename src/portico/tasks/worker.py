@@ -94,6 +94,8 @@ class TaskWorker:
         self._trouble = ""
         """The last failure that was reported."""
         self._idle: list[asyncio.Future[None]] = []
+        self._room: Counter[str] = Counter()
+        """By principal, how many more tasks there may be, as far as this process knows."""
 
     @cached_property
     def store(self) -> "TaskStore":
@@ -127,6 +129,19 @@ class TaskWorker:
         self._is_due = True
         self._woken.set()
 
+    async def check_room(self, principal: str) -> None:
+        """Raise TaskRefused if a principal has as many unfinished tasks as it may have: work that
+        cannot become a task is better not begun."""
+        if self._room[principal] > 0:
+            return
+        with contextlib.suppress(StoreError):  # a task is refused when it cannot be stored
+            self._room[principal] = await self.store.room(principal)
+
+    def _add(self, task: TaskRecord) -> None:
+        """Count a task that was stored."""
+        self._room[task.principal] -= 1
+        self._created(task)
+
     async def submit(
         self,
         principal: str,
@@ -153,7 +168,7 @@ class TaskWorker:
             )
         finally:
             self._reserved[kind] -= is_ours
-        self._created(task)
+        self._add(task)
         if is_ours:
             self._take(task, input)
         else:
@@ -170,9 +185,11 @@ class TaskWorker:
         ttl_s: float | None = None,
         *,
         key: str = "",
+        is_repeatable: bool | None = None,
     ) -> TaskRecord:
-        """Store work that has begun here, and finish it with the outcome of `run`."""
-        repeats = self._runners[kind].is_repeatable
+        """Store work that has begun here, and finish it with the outcome of `run`; without
+        `is_repeatable`, it is as repeatable as its kind."""
+        repeats = self._runners[kind].is_repeatable if is_repeatable is None else is_repeatable
         if self._is_closing and not repeats:
             raise TaskRefused("the work cannot become a task: its process is stopping")
         task = await self.store.adopt(
@@ -185,7 +202,7 @@ class TaskWorker:
             is_repeatable=repeats,
             key=key,
         )
-        self._created(task)
+        self._add(task)
         self._start(Work(self.store, task, input), run)
         self.start()
         return task
@@ -295,7 +312,7 @@ class TaskWorker:
                 if task is None:
                     break
                 if task.resumes and task.starts == 1:  # a command has stored it
-                    self._created(task)
+                    self._add(task)
                 self._take(task)
             is_waiting = await self.store.has_queued([*self._runners])
             self._has_looked = True
@@ -393,6 +410,8 @@ class TaskWorker:
         if isinstance(error, LeaseLost):
             work.is_lost = True
             return None
+        if isinstance(error, TaskRefused | StoreError):  # such as a question that is too large
+            return failed_outcome(str(error))
         self._report(f"task {work.id} failed: {type(error).__name__}: {error}")
         return failed_outcome(f"internal error: {type(error).__name__}")
 

@@ -150,7 +150,8 @@ class CallsInFlight:
             return
         unreadable = (INTERNAL_ERROR, "the client returned an unreadable error", None)
         code, message, data = read_error(answer.error) or unreadable
-        future.set_exception(AskError(message or "the client returned an error", code, data))
+        words = message or "the client returned an error"
+        future.set_exception(AskError(words, code, data, is_answer=True))
 
     async def wait_idle(self) -> None:
         """Wait until no call is in flight."""

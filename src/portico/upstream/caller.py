@@ -200,6 +200,8 @@ class Call:
         """The id of its last request to the upstream."""
         self.sending: Outbox | None = None
         """The outbox, once a message was put in it."""
+        self.is_limited = False
+        """True if its client has set its timeout, which holds for a task too."""
 
     @property
     def outbox(self) -> Outbox:
@@ -207,6 +209,10 @@ class Call:
         if self.sending is None:
             self.sending = Outbox(self.context.peer)
         return self.sending
+
+    def is_task(self) -> bool:
+        """True if it is a task by now, and the timeout of calls does not end it."""
+        return self.context.task is not None and not self.is_limited
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Send a question of the upstream to the client; raises AskError."""

@@ -100,9 +100,12 @@ class UpstreamConnection:
 
     @property
     def has_tasks(self) -> bool:
-        """True if the session has open tasks."""
+        """True if the session has open tasks, or calls that are tasks of ours."""
         session = self.open_session
-        return session is not None and bool(session.tasks)
+        if session is None:
+            return False
+        calls = session.calls.values()
+        return bool(session.tasks) or any(call.context.task is not None for call in calls)
 
     @property
     def is_opening(self) -> bool:

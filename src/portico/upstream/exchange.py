@@ -23,7 +23,14 @@ from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.state.background import Background
 from portico.state.memory import LARGE
 from portico.upstream.dialect import MCP, Dialect
-from portico.upstream.pending_request import FOREVER, AwaitedRequest, PendingRequest, Progress
+from portico.upstream.pending_request import (
+    FOREVER,
+    MAX_TASK_S,
+    AwaitedRequest,
+    IsTask,
+    PendingRequest,
+    Progress,
+)
 from portico.upstream.rpc_error import error_in, error_of
 from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, to_bytes
 
@@ -119,15 +126,18 @@ class Exchange:
         timeout: float,
         headers: Mapping[str, str] = NO_HEADERS,
         progress: Progress | None = None,
+        is_task: IsTask | None = None,
         cancellable: bool = True,
     ) -> bytes:
-        """Send a request and wait for its raw result.
+        """Send a request and wait for its raw result. The timeout does not end one whose call
+        `is_task` by then.
 
         Raises ServerError with the upstream's own error, TargetError for other failures.
         """
         if self.failure is not None:
             raise self.failure.error()
-        pending = AwaitedRequest(method, timeout, progress, self._loop.create_future())
+        answer: asyncio.Future[bytes] = self._loop.create_future()
+        pending = AwaitedRequest(method, timeout, progress, answer, is_task)
         self._expect(id, pending)
         message = Outgoing(_message(method, params, id), id, headers)
         try:
@@ -136,7 +146,7 @@ class Exchange:
             return await pending.answer
         except TargetError as error:
             if error.kind == "timeout" and id in self._pending:
-                self._abandon(id, f"no answer within {timeout:g} s", cancellable)
+                self._abandon(id, f"no answer within {pending.timeout:g} s", cancellable)
             raise
         except asyncio.CancelledError:
             self._abandon(id, "the caller gave up", cancellable)
@@ -300,7 +310,7 @@ class Exchange:
         self._timer_at = FOREVER
         now = self._now()
         for pending in tuple(self._pending.values()):
-            if pending.deadline <= now:
+            if pending.is_expired(now):
                 self._settle(pending, self._timeout_error(pending.method, pending.timeout))
         left = [pending for pending in self._pending.values() if not pending.is_done]
         due = min((pending.deadline for pending in left), default=FOREVER)
@@ -308,7 +318,10 @@ class Exchange:
             self._set_timer(due)
 
     def _timeout_error(self, method: str, timeout: float) -> TargetError:
-        why = f"{self.server} did not answer {method} within {timeout:g} s"
+        within = f"{timeout:g} s"
+        if timeout == MAX_TASK_S:
+            within = f"{timeout / 3600:g} hours, the limit of a task"
+        why = f"{self.server} did not answer {method} within {within}"
         return TargetError(why, kind="timeout", server=self.server)
 
     def _handle_progress(self, params: bytes) -> None:

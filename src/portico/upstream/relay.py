@@ -44,6 +44,7 @@ from portico.upstream.connection import UpstreamConnection
 from portico.upstream.connection_pool import MODERN, ConnectionPool
 from portico.upstream.direct_call import DirectCall, from_legacy, from_modern, unchanged
 from portico.upstream.era_adapter import encode_when_sent, first_round, run_rounds, translate_error
+from portico.upstream.pending_request import MAX_TASK_S
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import ServerError
@@ -225,7 +226,7 @@ class Relay:
         timeout = self._timeout(call)
         is_trial = self._breaker.check()
         try:
-            await self._limiter.enter(timeout)
+            await self._enter(call, timeout)
             try:
                 for _ in range(_MAX_SESSIONS):
                     try:
@@ -242,6 +243,15 @@ class Relay:
         finally:
             if is_trial:
                 self._breaker.cancel_trial()
+
+    async def _enter(self, call: Call, timeout: float) -> None:
+        """Wait for a slot; a call that has become a task meanwhile waits for as long as it may."""
+        try:
+            await self._limiter.enter(timeout)
+        except TargetError as error:
+            if error.kind != "timeout" or timeout >= MAX_TASK_S or not call.is_task():
+                raise
+            await self._limiter.enter(MAX_TASK_S)
 
     async def _try(self, call: Call, timeout: float) -> bytes:
         request = call.request
@@ -349,7 +359,8 @@ class Relay:
             meta = members(members(call.request.params).get("_meta", b""))
             with contextlib.suppress(msgspec.DecodeError):
                 requested = msgspec.json.decode(meta.get(TIMEOUT_KEY, b"0"), type=float)
-                timeout = requested if requested > 0 else timeout
+                if requested > 0:
+                    timeout, call.is_limited = requested, True
         if call.context.deadline is not None:
             left = call.context.deadline - asyncio.get_running_loop().time()
             timeout = min(timeout, max(left, 0.001))

@@ -134,6 +134,7 @@ class UpstreamSession:
                 timeout=timeout,
                 headers=headers,
                 progress=(lambda raw: _progress(call, raw)) if token else None,
+                is_task=call.is_task,
             )
         finally:
             del self.calls[id]

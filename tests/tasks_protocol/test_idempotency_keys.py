@@ -1,0 +1,86 @@
+"""Every task has one idempotency key, which travels with each call that is made for it."""
+
+from pathlib import Path
+
+import pytest
+
+from portico.model.context import Context
+from portico.model.message import Request, Response
+from portico.providers.task_call import IDEMPOTENCY_KEY, stored_call
+from portico.providers.task_host import TaskHost
+from portico.tasks.store import tasks_in_memory
+from portico.tasks.worker import TaskWorker
+from tests.support.task_runners import ME, seen
+from tests.tasks_protocol.doors import ERAS
+from tests.tasks_protocol.follower import ABLE
+from tests.tasks_protocol.gated import Gated
+from tests.wrap.faults import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-keys")]
+
+
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("budget", [{}, {"sync_budget_s": 600}], ids=["plain", "promotable"])
+@pytest.mark.parametrize("executes", [False, True])
+def test_the_key_of_a_servers_own_task_travels_with_its_call_and_when_it_is_resumed(
+    tmp_path: Path, era: str, server: str, budget: dict[str, float], executes: bool
+) -> None:
+    gated = Gated(tmp_path, server, **budget)
+    with gated.gateway() as gateway, gated.client(gateway, era) as client:
+        client.executes = executes
+        id = client.begin("work", gate=str(gated.gate))
+        key = gated.record(id).idempotency_key
+        assert gated.keys("work") == [key]
+        gated.cancelled(id)
+        new = gated.resumed(id)
+        assert until(lambda: len(gated.keys("work")) == 2)
+        gated.gate.touch()
+        assert "done by" in str(client.outcome(new)["result"])
+        assert gated.keys("work") == [key, key]
+        assert gated.record(new).idempotency_key == key
+        other = client.begin("work", gate=str(gated.gate))
+        assert gated.keys("work")[2] == gated.record(other).idempotency_key != key
+
+
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("era", ERAS)
+def test_the_key_of_a_promoted_call_travels_with_it_and_when_it_is_resumed(
+    tmp_path: Path, era: str, server: str
+) -> None:
+    gated = Gated(tmp_path, server, sync_budget_s=0.1)
+    able = ABLE if era == "modern" else {}  # a legacy client declares no tasks of this tool
+    with gated.gateway() as gateway, gated.client(gateway, era, able) as client:
+        call = client.call_of("hold", {"gate": str(gated.gate)})
+        result = client.fetch("tools/call", call)["result"]
+        id = result["taskId"] if era == "modern" else result["structuredContent"]["task_id"]
+        key = gated.record(id).idempotency_key
+        assert gated.keys("hold") == [key]
+        gated.cancelled(id)
+        new = gated.resumed(id)
+        assert until(lambda: len(gated.keys("hold")) == 2)
+        gated.gate.touch()
+        assert gated.ended(new).state == "completed"
+        assert gated.keys("hold") == [key, key]
+
+
+async def test_the_key_of_a_stored_call_travels_with_each_attempt() -> None:
+    keys: list[str] = []
+
+    async def handler(request: Request, _: Context) -> Response:
+        keys.append(request.decode()["_meta"][IDEMPOTENCY_KEY])
+        error = b'{"code":-32603,"message":"failed"}'
+        return Response(id=request.id, error=error, code=-32603)
+
+    host = TaskHost(TaskWorker(tasks_in_memory))
+    host.calls.handlers["main"] = handler
+    call = Request(method="tools/call", name="work", params=b'{"name":"work","_meta":{"x":1}}')
+    input = stored_call("main", call, Context())
+    first = await host.worker.submit(ME, host.call_kind, input)
+    await seen(host.worker.store, first.id, lambda task: task.is_finished)
+    second = await host.worker.store.resume(ME, first.id)
+    assert second is not None
+    host.worker.wake()
+    await seen(host.worker.store, second.id, lambda task: task.is_finished)
+    assert keys == [first.idempotency_key] * 2
+    await host.worker.close()
