@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from portico.cli.embedded import run as run
     from portico.cli.embedded import serve as serve
     from portico.cli.embedded import wrap as wrap
+    from portico.client.memory_client import MemoryClient as MemoryClient
     from portico.definitions.definition_error import DefinitionError as DefinitionError
     from portico.model.content import Contents as Contents
     from portico.model.content import Embedded as Embedded
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
     from portico.transport.custom_transport import Transport as Transport
-    from portico.upstream.memory_client import MemoryClient as MemoryClient
 
 __version__ = "0.1.0"
 
@@ -91,7 +91,7 @@ _HOMES = {
     "portico.providers.media": ("Audio", "Image"),
     "portico.server": ("Server",),
     "portico.state.pending": ("after",),
-    "portico.upstream.memory_client": ("MemoryClient",),
+    "portico.client.memory_client": ("MemoryClient",),
     "portico.transport.client_connection": ("Connection",),
     "portico.transport.custom_transport": ("Transport",),
 }

@@ -29,13 +29,13 @@ from portico.state.hub import ChangeHub
 from portico.state.report import failed
 
 if TYPE_CHECKING:
+    from portico.client.memory_answers import Elicit, Roots, Sample
+    from portico.client.memory_client import MemoryClient
     from portico.providers.lifespan import Lifespan, LifespanFunction
     from portico.providers.server_tasks import ServerTasks
     from portico.providers.task_host import TaskHost
     from portico.tasks.store import TaskStore
     from portico.transport.http_app import HttpApp
-    from portico.upstream.memory_answers import Elicit, Roots, Sample
-    from portico.upstream.memory_client import MemoryClient
 
 log = logging.getLogger("portico")
 
@@ -309,8 +309,8 @@ class Server(Registration):
         `elicit`, `sample` and `roots` answer the questions of handlers; `principal` and `data` are
         for their context.
         """
+        from portico.client.memory_client import memory_client
         from portico.transport.client_connection import Connection
-        from portico.upstream.memory_client import memory_client
         from portico.wires.memory_wire import MemoryAddress
 
         if era not in ("modern", "legacy"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from portico.upstream.connect import connect
+from portico.client.connect import connect
 from portico.wires.streamable_http import Url
 from tests.support.running import http_server
 from tests.support.shared import ROOT, unavailable

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from portico.upstream.client import Client
-from portico.upstream.client_answers import ClientAnswers
-from portico.upstream.connect import connect
+from portico.client.client import Client
+from portico.client.client_answers import ClientAnswers
+from portico.client.connect import connect
 from portico.wires.streamable_http import Url
 
 STUBS = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from portico.client.client import Client
+from portico.client.client_answers import ClientAnswers
+from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
-from portico.upstream.client import Client
-from portico.upstream.client_answers import ClientAnswers
-from portico.upstream.connect import connect
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
 from portico.wires.wire import Address

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from portico.client.client import Client
+from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
-from portico.upstream.client import Client
-from portico.upstream.connect import connect
 from portico.upstream.handshake import HandshakeLimits
 from portico.wires.child_wire import Command
 from tests.upstream.fakes import WAIT_S, bad_server

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from portico.client.client_answers import ClientAnswers
+from portico.client.connect import connect
 from portico.config.schema import ServerEntry
 from portico.http1.pool import MAX_CONNECTIONS
 from portico.model.methods import LISTEN
 from portico.model.version import Version
-from portico.upstream.client_answers import ClientAnswers
 from portico.upstream.configured_address import address
-from portico.upstream.connect import connect
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.request_headers import request_headers
 from portico.wires.http_client import Site

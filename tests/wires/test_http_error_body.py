@@ -2,8 +2,8 @@
 
 import pytest
 
+from portico.client.connect import connect
 from portico.model.errors import TargetError
-from portico.upstream.connect import connect
 from portico.wires.http_error_body import error_message
 from portico.wires.streamable_http import Url
 from tests.upstream.web_server import Asked, reply, web_server

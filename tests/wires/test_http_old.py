@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
-from portico.upstream.connect import connect
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import legacy
 from tests.upstream.web_server import Asked, event, reply, stream, web_server

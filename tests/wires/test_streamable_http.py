@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from portico.client.client_answers import ClientAnswers
+from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
-from portico.upstream.client_answers import ClientAnswers
-from portico.upstream.connect import connect
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
 from tests.upstream.web_server import Asked, Talk, event, reply, stream, web_server

@@ -202,7 +202,7 @@ class Core:
         context.server_info = catalog.identity
         if is_about_task(request.method):
             if request.method == LIST_TASKS and context.principal == ANYONE:
-                return _not_found(request)  # whoever has the tasks, they may be another client's
+                return _not_found(request)  # the tasks may be another client's
             return self._dispatch_task(request, context)
         return self._dispatch(request, context)
 

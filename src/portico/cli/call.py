@@ -23,8 +23,8 @@ from portico.model.session import LOG_LEVELS
 from portico.model.wording import close_matches, did_you_mean
 
 if TYPE_CHECKING:
+    from portico.client.client import Client
     from portico.config.schema import ServerEntry
-    from portico.upstream.client import Client
     from portico.wires.wire import Address
 
 

@@ -15,7 +15,7 @@ from portico.console.render import Screen
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.upstream.client import Client
+    from portico.client.client import Client
     from portico.wires.wire import Address
 
 

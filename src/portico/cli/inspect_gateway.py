@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from portico.catalog.exposed_names import exposed_names
 from portico.cli.inspect_page import Row, chain_rows, show_chain
 from portico.cli.inspected import Inspected, as_data, definitions, described, listing
+from portico.client.listing import Listing
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.own_process import as_server, checked
 from portico.config.names import valid_name
@@ -20,7 +21,6 @@ from portico.config.read import read
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.console.render import Screen
 from portico.model.wording import counted
-from portico.upstream.listing import Listing
 
 if TYPE_CHECKING:
     from portico.config.schema import Config

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from portico.catalog.merge import Clash
 from portico.cli.target import address_of, open_client
+from portico.client.listing import Listing
 from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
 from portico.components.grants import Grants, grants_of
 from portico.components.own_process import file_run_by
 from portico.model.errors import PorticoError
 from portico.model.offer import KEYS, KINDS
-from portico.upstream.listing import Listing
 
 if TYPE_CHECKING:
-    from portico.upstream.client import Client
+    from portico.client.client import Client
 
 BYTES_PER_TOKEN = 4
 

@@ -15,7 +15,7 @@ from portico.cli.usage import Parser
 from portico.console.render import Screen
 
 if TYPE_CHECKING:
-    from portico.upstream.client import Client
+    from portico.client.client import Client
     from portico.wires.wire import Address
 
 _VECTORS_S = 5.0

@@ -79,8 +79,8 @@ def _server_of(entry: ServerEntry | ComponentEntry) -> ServerEntry:
 
 async def _connect_and_list(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
     from portico import __version__
+    from portico.client.connect import connect
     from portico.upstream.configured_address import address
-    from portico.upstream.connect import connect
     from portico.upstream.handshake import HandshakeLimits
 
     times = server.timeouts

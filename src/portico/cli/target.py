@@ -14,9 +14,9 @@ from portico.components.classify import Component, InvalidArgument, classify
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
+    from portico.client.client import Client, Log
+    from portico.client.client_answers import ClientAnswers
     from portico.config.schema import ServerEntry
-    from portico.upstream.client import Client, Log
-    from portico.upstream.client_answers import ClientAnswers
     from portico.upstream.handshake import HandshakeLimits
     from portico.wires.wire import Address
 
@@ -115,8 +115,8 @@ async def open_client(
 ) -> "Client":
     """Connect to the target; `entry` is that of a configured server."""
     from portico import __version__
-    from portico.upstream.client_answers import NO_ANSWERS
-    from portico.upstream.connect import connect
+    from portico.client.client_answers import NO_ANSWERS
+    from portico.client.connect import connect
 
     try:
         return await connect(

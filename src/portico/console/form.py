@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from portico.client.client_answers import ClientAnswers
 from portico.console.render import Screen, Ticker, first_line
 from portico.model.wording import counted
-from portico.upstream.client_answers import ClientAnswers
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
 _CANCELLED: dict[str, Any] = {"action": "cancel"}

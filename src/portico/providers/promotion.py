@@ -122,8 +122,8 @@ class _SwitchingPeer:
         self._switched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def switch(self, peer: Peer) -> None:
-        """Send everything to another peer from now on; open questions are withdrawn, and asked
-        there."""
+        """Send everything to another peer from now on, also the questions that are open: they are
+        withdrawn first."""
         self._peer = peer
         withdrawn = tuple(self._asking)
         for asking in withdrawn:

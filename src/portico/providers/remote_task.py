@@ -68,7 +68,7 @@ class _Attempt(Struct, omit_defaults=True):
     """The note of a task that makes its call again: the server's new task, once there is one."""
 
     task: str
-    """The task that made the call: one that resumes it gets a copy of the note."""
+    """The task that made the call; a task that resumes it gets a copy of the note."""
     at: float = 0.0
     """When the server's task was created, by the wall clock."""
     id: str = ""
@@ -194,7 +194,7 @@ class RemoteTaskRunner:
                 work.is_pinned = not await _keep(attempt, work) or is_child
             return await following.run(left_s)
         except asyncio.CancelledError:
-            # The task of a child that was lost is interrupted: nobody continues it.
+            # The lost task of a child is interrupted: it ended with its process.
             if work.is_cancelled or (work.is_lost and is_child):
                 await following.cancel()
             raise
@@ -277,7 +277,7 @@ class _Following:
         self._background = Background()
         self._asked: set[str] = set()
         self._unasked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why a question of the server cannot be asked, once there is one."""
+        """Done with the reason once a question of the server cannot be passed on."""
         self._fetching: asyncio.Task[Response] | None = None
         """The pending `tasks/result` of a legacy server, which carries its questions."""
         self._message = ""
@@ -316,8 +316,8 @@ class _Following:
                 return self._timed_out(trouble or "it still reported that it was working")
 
     async def _wait(self, pause_s: float) -> None:
-        """Wait a while; for the result that a legacy server sends by itself; or until a question
-        cannot be asked."""
+        """Wait a while, for the result that a legacy server sends by itself, or for a question that
+        cannot be passed on."""
         waiting: set[asyncio.Future[Any]] = {self._unasked}
         if self._fetching is not None and not self._fetching.done():
             waiting.add(self._fetching)
@@ -374,7 +374,7 @@ class _Following:
             self._unasked.set_result(str(refusal))
 
     async def _refused(self, why: str) -> TaskOutcome:
-        """End a task that waits for an answer to a question that cannot be asked."""
+        """End a task that waits for an answer to a question that cannot be passed on."""
         await self.cancel()
         server = self._remote.server
         words = f"cannot pass on a question of {server}: {why}; its task was cancelled"

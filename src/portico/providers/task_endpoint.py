@@ -384,7 +384,7 @@ def _ttl_s(wish: TaskWish) -> float | None:
 
 
 def _shorter(first: float | None, second: float | None) -> float | None:
-    """Return the shorter time; None is no limit."""
+    """Return the shorter of two times; None sets no limit."""
     if first is None or second is None:
         return second if first is None else first
     return min(first, second)

@@ -234,7 +234,7 @@ _MODERN: dict[str, TaskMethod] = {
 
 
 async def _valid(answering: Awaitable[object]) -> None:
-    """Await the storing of answers; one that exceeds a limit is the client's error."""
+    """Await the storing of answers; too long an answer is the client's error."""
     try:
         await answering
     except TaskRefused as refused:

@@ -159,10 +159,10 @@ def leased(db: sqlite3.Connection) -> Iterator[TaskRecord]:
 
 
 def surplus(db: sqlite3.Connection, task: TaskRecord, kept: int, before: float) -> list[str]:
-    """The ids of finished tasks that make room: those of the same principal and scope that ended
-    longest ago, and before a time, without those that are held.
+    """The ids of the oldest finished tasks of a task's principal and scope, beyond the number to
+    keep: they ended before a time, and are not held.
 
-    Each process counts the tasks of its own scope only: others may keep more.
+    Each process counts the tasks of its own scope only, since another may keep more.
     """
     rows = db.execute(
         "SELECT id FROM (SELECT id, finished_at FROM tasks "

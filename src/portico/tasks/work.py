@@ -114,7 +114,7 @@ class Work:
         answers: list[bytes] = []
         for start in range(0, len(questions), most):
             some = questions[start : start + most]
-            async with self._turn:  # in the order in which they were asked
+            async with self._turn:  # in their order
                 while self._parked + len(some) > most:
                     self._freed.clear()
                     await self._freed.wait()

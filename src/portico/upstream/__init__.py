@@ -1,1 +1,1 @@
-"""Upstreams: sessions, connections, catalogs and the relay of calls; and a client of any server."""
+"""Upstreams: sessions, connections, catalogs and the relay of calls."""

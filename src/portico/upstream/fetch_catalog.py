@@ -13,7 +13,7 @@ from portico.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import encode
 from portico.upstream.handshake import Introduction
-from portico.upstream.listing import RequestPage, all_pages
+from portico.upstream.pages import RequestPage, all_pages
 
 
 class _Keys(Struct):

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from portico.client.client import Client
+from portico.client.connect import connect
 from portico.model.errors import TargetError
 from portico.model.version import Version
-from portico.upstream.client import Client
-from portico.upstream.connect import connect
 from portico.upstream.handshake import HandshakeLimits
 from portico.wires.wire import Failure
 from tests.upstream.fakes import (

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
+from portico.client.client_answers import Answer, ClientAnswers
 from portico.model.context import Elicited
-from portico.upstream.client_answers import Answer, ClientAnswers
 
 ElicitAnswer = Mapping[str, Any] | Elicited[Any] | None
 """The content that a person submits, None to decline, or an `Elicited` with any action."""

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
+from portico.client.client import MAX_ROUNDS, Client
+from portico.client.client_answers import ClientAnswers
+from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
 from portico.transport.client_connection import Connection
-from portico.upstream import listing
-from portico.upstream.client import MAX_ROUNDS, Client
-from portico.upstream.client_answers import ClientAnswers
-from portico.upstream.connect import connect
+from portico.upstream import pages as upstream_pages
 from portico.wires.memory_wire import MemoryAddress
 from tests.upstream.fakes import Fake, FakeWire, Message, Script, error, legacy, modern, result
 
@@ -73,7 +73,7 @@ async def test_a_repeated_cursor_is_an_error() -> None:
 
 
 async def test_a_list_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_PAGES", 10)
+    monkeypatch.setattr(upstream_pages, "MAX_PAGES", 10)
     client, _ = await talking(pages(*map(str, range(100))))
     with pytest.raises(TargetError, match="more than 10 pages"):
         await client.list_tools()

@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from portico.client.client import Client
+from portico.client.connect import connect
+from portico.client.memory_answers import Elicit, Roots, Sample, client_answers
 from portico.model.content import Contents, ToolResult
 from portico.model.methods import LISTEN
 from portico.model.version import Version
@@ -18,9 +21,6 @@ from portico.protocol.received_results import (
     ReceivedResource,
     ReceivedToolResult,
 )
-from portico.upstream.client import Client
-from portico.upstream.connect import connect
-from portico.upstream.memory_answers import Elicit, Roots, Sample, client_answers
 from portico.upstream.pending_request import FOREVER
 from portico.wires.memory_wire import MemoryAddress
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from portico.upstream.client import Client, Log
-from portico.upstream.client_answers import NO_ANSWERS, ClientAnswers
+from portico.client.client import Client, Log
+from portico.client.client_answers import NO_ANSWERS, ClientAnswers
 from portico.upstream.handshake import ClientHello, HandshakeLimits, open_exchange
 from portico.wires.wire import Address
 

@@ -1,0 +1,1 @@
+"""The client of `call`, `inspect` and `server.test_client()`."""
