@@ -15,6 +15,9 @@ from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from portico.model.context import LOCAL
+from portico.tasks.record import TaskRecord
+from portico.tasks.store import tasks_in_folder
 from tests.agents.rig import FAKE
 from tests.interop.sdk import only_one
 from tests.support.running import WAIT_S
@@ -77,6 +80,16 @@ class Crew:
     def environment(self) -> dict[str, str]:
         """Its environment: all that Portico keeps is in the folder."""
         return {**os.environ, "PORTICO_HOME": str(self.home)}
+
+    async def tasks(self) -> list[TaskRecord]:
+        """All tasks of the user, newest first."""
+        store = tasks_in_folder(str(self.home / "state"))
+        try:
+            page = await store.page(LOCAL)
+        finally:
+            await store.close()
+        assert page is not None
+        return page.tasks
 
     def command(self, *words: str) -> list[str]:
         """The command line of a command of Portico."""

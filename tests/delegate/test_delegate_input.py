@@ -145,14 +145,12 @@ async def test_a_task_ends_at_its_timeout(gateway: Gateway) -> None:
     ],
 )
 async def test_bad_input_is_explained_and_starts_nothing(
-    gateway: Gateway, given: dict[str, Any], why: str
+    gateway: Gateway, crew: Crew, given: dict[str, Any], why: str
 ) -> None:
     async with over_http(gateway.port) as client:
-        before = data(await client.call_tool("list_tasks", {}))["tasks"]
+        before = await crew.tasks()
         assert why in refusal(await delegate(client, "echo", **given))
-        assert [
-            one["task_id"] for one in data(await client.call_tool("list_tasks", {}))["tasks"]
-        ] == [one["task_id"] for one in before]
+        assert await crew.tasks() == before
 
 
 async def test_a_result_of_100_mb_is_cut_and_little_memory_is_used(gateway: Gateway) -> None:

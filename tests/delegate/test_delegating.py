@@ -128,8 +128,8 @@ async def test_a_task_in_the_background_is_followed(connect: Connect, crew: Crew
         result = await client.call_tool("agent_status", {"task_id": task, "wait_s": 50})
         assert words(result) == "late result"
         assert (data(result)["task_id"], data(result)["agent_id"]) == (task, "slow")
-        listed = data(await client.call_tool("list_tasks", {}))["tasks"]
-        assert {"task_id": task, "status": "completed"}.items() <= listed[0].items()
+        newest, *_ = await crew.tasks()
+        assert (newest.id, newest.state) == (task, "completed")
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,7 @@ async def test_an_answer_given_elsewhere_ends_the_question_to_the_client(
     async with over_http(gateway.port, elicitation_callback=never) as client:
         waiting = asyncio.create_task(delegate(client, "asking"))
         await asked.wait()
-        tasks = data(await client.call_tool("list_tasks", {}))["tasks"]
-        (task,) = [one["task_id"] for one in tasks if one["status"] == "input_required"]
+        (task,) = [one.id for one in await crew.tasks() if one.state == "input_required"]
         answer = [sys.executable, "-m", "portico", "tasks", "answer", task, "once"]
         await anyio.run_process(answer, env=crew.environment)
         assert '"optionId": "once"' in words(await waiting)

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from portico.agents.run_turn import Turn, turn_of
 from portico.config.agents_schema import AgentEntry
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.stored_delegation import (
+    AgentNote,
     DelegationResult,
     FolderChanges,
     StoredDelegation,
@@ -201,10 +203,10 @@ class DelegateRunner:
         queue_s, choice = _queue_s(work), f"{entry.id}: {routing.reason}"
         note = note_of(work.task.note, entry.id)
         if work.task.state is STARTING:
-            await work.begin(choice)
+            await work.begin(choice, note_text(note))
         else:
             await work.record(choice)
-        await work.annotate(note_text(note))
+            await work.annotate(note_text(note))
         stored = _in_folder(stored, entry)
         async with AsyncExitStack() as stack:
             folder = await self._prepared(work, entry, stored)
@@ -222,7 +224,7 @@ class DelegateRunner:
                 session_id=stored.session_id,
                 servers=() if access is None else (access.server,),
                 before_prompt=None if access is None else access.until_listed,
-                on_session=lambda id: work.annotate(note_text(replace(note, session_id=id))),
+                on_session=partial(_keep_session, work, note),
             )
             launch = launch_of(entry)
             if stored.timeout_s is not None:
@@ -261,6 +263,12 @@ class DelegateRunner:
         self, work: Work, entry: AgentEntry, stored: StoredDelegation, cwd: str
     ) -> HandedAccess | None:
         return None if self._grant is None else await self._grant(work, entry, stored, cwd)
+
+
+async def _keep_session(work: Work, note: AgentNote, id: str) -> None:
+    """Keep the id of the session, which may be continued later."""
+    if id != note.session_id:
+        await work.annotate(note_text(replace(note, session_id=id)))
 
 
 def _queue_s(work: Work) -> float:

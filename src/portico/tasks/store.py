@@ -268,13 +268,17 @@ class TaskStore:
             return None
         return await self._change(lambda db: rows.oldest_queued(db, kinds), change)
 
-    async def begin(self, lease: Lease, event: str = "") -> TaskRecord | None:
-        """Record the beginning, and an event: from now on it is not repeated after a crash."""
+    async def begin(
+        self, lease: Lease, event: str = "", note: str | None = None
+    ) -> TaskRecord | None:
+        """Record the beginning, an event and a note: from now on it is not repeated after a
+        crash."""
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
             if task.state is not STARTING:  # only answers end `input_required`
                 raise TaskRefused(f"the task is {task.state}: it has begun already")
-            return task.moved(RUNNING, now)
+            begun = task.moved(RUNNING, now)
+            return begun if note is None else replace(begun, note=self._cut(note))
 
         find = self._with_event(lease, event) if event else self._held(lease)
         return await self._change(find, change)

@@ -141,9 +141,10 @@ class Work:
                     await self._store.withdraw(self.lease, added)
             raise
 
-    async def begin(self, event: str = "") -> None:
-        """Record that the work begins, for a runner that `begins_itself`; raises LeaseLost."""
-        task = await self._store.begin(self.lease, event)
+    async def begin(self, event: str = "", note: str | None = None) -> None:
+        """Record that the work begins, for a runner that `begins_itself`, with an event and a note;
+        raises LeaseLost."""
+        task = await self._store.begin(self.lease, event, note)
         if task is None:
             raise LeaseLost("the task ended before it began")
         self.task = task
