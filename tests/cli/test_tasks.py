@@ -124,7 +124,7 @@ def test_tasks_are_listed_newest_first_with_what_can_be_done(
     assert rows[0].split("  ")[-1].startswith("Question to a person: Which size?")
     assert rows[1].split()[3:6] == ["interrupted", "call", "tea__brew"]
     assert rows[3:] == [
-        f"1 task waits for an answer; give it with `portico tasks answer {waits.id[:12]}`",
+        f"1 task waits for an answer: `portico tasks answer {waits.id[:12]}`",
         f"1 task was interrupted; start one again with `portico tasks resume {lost.id[:12]}`",
     ]
 

@@ -1,5 +1,6 @@
 """The tasks of a server that is a process of the gateway: they end with it, and can be resumed."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -37,6 +38,18 @@ def test_a_task_whose_gateway_is_killed_is_interrupted_and_its_call_is_made_agai
         assert first["pid"] != second["pid"]
         assert first["arguments"] == second["arguments"]
         assert gated.ended(new).resumes == id
+
+
+def test_a_result_that_is_awaited_when_the_gateway_is_killed_comes_from_the_next(
+    tmp_path: Path,
+) -> None:
+    gated = Gated(tmp_path, "legacy")
+    with gated.window("legacy") as window:
+        id = window.begin("work", gate=str(gated.gate))
+        awaited = window.request("tasks/result", {"taskId": id})
+        assert window.task(id)["status"] == "working"  # the gateway has the request before it
+        os.kill(gated.owner(), signal.SIGKILL)
+        assert json.loads(window.answer(awaited))["error"]["message"] == KILLED
 
 
 @pytest.mark.parametrize("server", ERAS)

@@ -21,13 +21,13 @@ _USAGE = """\
 portico tasks list [--state STATE] [--limit N] [--json]
        portico tasks show ID [--json]
        portico tasks wait ID [--timeout S] [--json]
-       portico tasks answer ID [ANSWER | --form JSON] [--question KEY]
-       portico tasks cancel ID... | --all
-       portico tasks resume ID
+       portico tasks answer ID [ANSWER | --form JSON] [--question KEY] [--json]
+       portico tasks cancel ID... | --all [--json]
+       portico tasks resume ID [--json]
        portico tasks diff ID [--json]
        portico tasks collect ID [--branch]
        portico tasks discard ID [--yes]
-       portico tasks prune [--finished [--yes]]"""
+       portico tasks prune [--finished [--yes]] [--json]"""
 _ACTIONS = {
     "list": "show the tasks, newest first",
     "show": "show everything about a task: its events, questions and result",

@@ -144,7 +144,7 @@ def _notes(tasks: Sequence[TaskRecord], resumed: Collection[str]) -> Iterator[st
     waiting = [task for task in tasks if task.pending]
     if waiting:
         words = "task waits for an answer" if len(waiting) == 1 else "tasks wait for answers"
-        yield f"{len(waiting)} {words}; give it with `portico tasks answer {short(waiting[0])}`"
+        yield f"{len(waiting)} {words}: `portico tasks answer {short(waiting[0])}`"
     lost = [task for task in tasks if task.state is INTERRUPTED and task.id not in resumed]
     if lost:
         words = "was interrupted" if len(lost) == 1 else "were interrupted"

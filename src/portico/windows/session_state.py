@@ -23,8 +23,8 @@ CANCELLED = "notifications/cancelled"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 _STATIC = frozenset(method for (method, _), how in TABLE.items() if how.kind is MethodKind.STATIC)
-_REPEATABLE = _STATIC | {INITIALIZE, LISTEN, PING}
-"""Methods that are safe to send twice, unlike a call."""
+_REPEATABLE = _STATIC | {INITIALIZE, LISTEN, PING, "tasks/get", "tasks/result", "tasks/list"}
+"""Methods that are safe to send twice, unlike a call. Tasks are stored: the next owner has them."""
 _REPLAYED = frozenset((INITIALIZE, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE))
 
 _envelope = msgspec.json.Decoder(Envelope).decode
