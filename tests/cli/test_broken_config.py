@@ -65,7 +65,7 @@ def test_commands_use_the_gateway_that_runs_and_say_what_is_wrong_with_the_file(
     config = home / "portico.toml"
     why = why.replace("the file was deleted", "no such file")
     log = home / "home" / "state" / "logs" / "serve.log"
-    until(lambda: "add" in log.read_text(), "the call is not logged")
+    until(lambda: log.exists() and "add" in log.read_text(), "the call is not logged")
     for words, wanted in (
         (("search", "add two numbers"), "maths__add"),
         (("describe", "maths__add"), "Add two numbers."),

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,6 +18,8 @@ from portico.tasks.record import COMPLETED, INTERRUPTED, TaskLimits, TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.agents.rig import log_of
 from tests.delegate.delegations import acp, wrote
+from tests.serve.kill_storm import KillStorm
+from tests.serve.owners import owner_in
 from tests.serve.task_windows import TaskWindow, every
 from tests.support.running import WAIT_S
 from tests.support.soak import times
@@ -87,14 +88,7 @@ class Household:
 
     def owner(self) -> int:
         """The process that has the gateway; waits for one that is being started."""
-        assert until(lambda: len(self._owners()) == 1, WAIT_S), self._owners()
-        (pid,) = self._owners()
-        return pid
-
-    def _owners(self) -> set[int]:
-        locks = (self.home / "state" / "control").glob("serve-*.lock")
-        said = [lock.read_text().partition(".")[0] for lock in locks]
-        return alive({int(pid) for pid in said if pid})
+        return owner_in(self.home / "state")
 
     def prompts(self) -> Counter[str]:
         """How often an agent got each prompt."""
@@ -166,24 +160,19 @@ async def test_a_task_completes_without_the_windows_that_began_it(
         assert until(lambda: not own.processes(), GONE_S), "the owner stays without work"
 
 
-class Storm:
-    """Clients that delegate while their windows and the owner are killed."""
+class Storm(KillStorm[DelegateWindow, str]):
+    """Clients that delegate prompts."""
 
     def __init__(self, own: Household, seed: int) -> None:
+        super().__init__(lambda modern: own.open(modern=modern), seed)
         self.own = own
-        self.random = Random(seed)
-        self.open = [own.open(modern=bool(number % 2)) for number in range(4)]
-        self.accepted: dict[str, str] = {}
-        """By task, its prompt."""
-        self._sent: list[tuple[DelegateWindow, int, str]] = []
-        self._next = 0
 
     def submit(self, count: int) -> None:
         """Delegate through any of the windows."""
         for _ in range(count):
-            window, prompt = self.random.choice(self.open), f"task {self._next}"
-            self._sent.append((window, window.delegate(prompt), prompt))
-            self._next += 1
+            window, prompt = self.random.choice(self.open), f"task {self.count}"
+            self.sent.append((window, window.delegate(prompt), prompt))
+            self.count += 1
 
     def submit_until_one_runs(self, count: int) -> None:
         """Delegate until an agent gets another prompt: an ending owner accepts no task."""
@@ -200,27 +189,7 @@ class Storm:
         if what == "owner":
             os.kill(self.own.owner(), signal.SIGKILL)
             return
-        place = self.random.randrange(len(self.open))
-        window = self.open[place]
-        window.process.kill()
-        window.process.wait(WAIT_S)
-        self.open[place] = self.own.open(modern=window.modern)
-
-    def collect(self) -> None:
-        """Read the answers; those that a killed window did not pass on never come."""
-        gone: set[DelegateWindow] = set()
-        for window, request, prompt in self._sent:
-            if window in gone:
-                continue
-            try:
-                task = window.task_in(request)
-            except EOFError:
-                gone.add(window)
-                continue
-            if task:
-                assert task not in self.accepted
-                self.accepted[task] = prompt
-        self._sent.clear()
+        self.kill_window()
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from portico.model.context import LOCAL
 from portico.tasks.record import TaskLimits, TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.serve.gateway import written
+from tests.serve.owners import owner_in, owners_in
 from tests.support.messages import modern_meta
 from tests.support.running import Piped, initialize_params
 from tests.support.shared import ROOT
@@ -157,15 +158,11 @@ class TaskWindows:
 
     def owners(self) -> set[int]:
         """The processes that have a gateway: theirs is the word in a lock."""
-        locks = (self.state / "control").glob("serve-*.lock")
-        said = [lock.read_text().partition(".")[0] for lock in locks]
-        return alive({int(pid) for pid in said if pid})
+        return owners_in(self.state)
 
     def owner(self) -> int:
         """The only one of them; waits for one that is being started."""
-        assert until(lambda: len(self.owners()) == 1, 60), self.owners()
-        (pid,) = self.owners()
-        return pid
+        return owner_in(self.state)
 
     def store(self) -> TaskStore:
         """The store of the tasks, as another process opens it."""

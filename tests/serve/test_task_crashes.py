@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from portico.model.context import LOCAL
 from portico.tasks.record import COMPLETED, INTERRUPTED, TaskRecord
 from portico.tasks.store import TaskStore
+from tests.serve.kill_storm import KillStorm
 from tests.serve.task_windows import TaskWindow, TaskWindows, all_gone, every
 from tests.support.running import WAIT_S
 from tests.support.soak import times
@@ -28,27 +28,22 @@ LONGEST_MS = 60
 REASON = "interrupted: the process that ran the task ended before the task did"
 
 
-class Storm:
-    """Clients that submit tasks while their windows and the owner are killed."""
+class Storm(KillStorm[TaskWindow, int]):
+    """Clients whose tasks have numbered effects."""
 
     def __init__(self, windows: TaskWindows, seed: int) -> None:
+        super().__init__(lambda modern: windows.open(modern=modern), seed)
         self.windows = windows
-        self.random = Random(seed)
-        self.open = [windows.open(modern=bool(number % 2)) for number in range(4)]
-        self.accepted: dict[str, int] = {}
-        """By task, the number of its effect."""
         self.killed: list[float] = []
         """When owners were killed."""
-        self._sent: list[tuple[TaskWindow, int, int]] = []
-        self._next = 0
 
     def submit(self, count: int) -> None:
         """Send calls through any of the windows."""
         for _ in range(count):
-            window, number = self.random.choice(self.open), self._next
+            window, number = self.random.choice(self.open), self.count
             ms = self.random.randrange(5, LONGEST_MS)
-            self._sent.append((window, window.submit("effect", number=number, ms=ms), number))
-            self._next += 1
+            self.sent.append((window, window.submit("effect", number=number, ms=ms), number))
+            self.count += 1
 
     def kill(self, what: str) -> None:
         """Kill the owner, or a window, while tasks run."""
@@ -59,27 +54,7 @@ class Storm:
             os.kill(self.windows.owner(), signal.SIGKILL)
             self.killed.append(time.time())
             return
-        place = self.random.randrange(len(self.open))
-        window = self.open[place]
-        window.process.kill()
-        window.process.wait(WAIT_S)
-        self.open[place] = self.windows.open(modern=window.modern)
-
-    def collect(self) -> None:
-        """Read the answers; those that a killed window did not pass on never come."""
-        gone: set[TaskWindow] = set()
-        for window, request, number in self._sent:
-            if window in gone:
-                continue
-            try:
-                task = window.task_in(request)
-            except EOFError:
-                gone.add(window)
-                continue
-            if task:
-                assert task not in self.accepted
-                self.accepted[task] = number
-        self._sent.clear()
+        self.kill_window()
 
 
 async def finished(store: TaskStore) -> dict[str, TaskRecord]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.owners import owners_in
 from tests.support.running import WAIT_S, Child, Piped, initialize_params
 from tests.support.shared import ROOT, unavailable
 from tests.support.soak import times
@@ -76,9 +77,7 @@ class Windows:
 
     def owners(self) -> set[int]:
         """The processes that have a gateway: theirs is the word in a lock."""
-        locks = (self.home / "state" / "control").glob("serve-*.lock")
-        said = [lock.read_text().partition(".")[0] for lock in locks]
-        return alive({int(pid) for pid in said if pid})
+        return owners_in(self.home / "state")
 
     def owner(self) -> int:
         """The only one of them."""

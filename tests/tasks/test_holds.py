@@ -1,24 +1,10 @@
 """Tasks that are held, because something of them was not collected, are not removed."""
 
-from pathlib import Path
-
-import pytest
-
 from portico.tasks.record import COMPLETED, INTERRUPTED, TaskLimits
-from tests.support.task_stores import OpenStore, SetClocks, opener, running
+from tests.support.task_stores import OpenStore, SetClocks, running
 
 ME = "local"
 YEAR_S = 365 * 86400.0
-
-
-@pytest.fixture
-def now() -> SetClocks:
-    return SetClocks()
-
-
-@pytest.fixture(params=["memory", "file"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path, now: SetClocks) -> OpenStore:
-    return opener(request.param, tmp_path / "state", now)
 
 
 async def test_a_held_task_is_kept_until_it_is_let_go(opened: OpenStore, now: SetClocks) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from pathlib import Path
 
 import pytest
 
@@ -21,19 +20,9 @@ from portico.tasks.record import (
     TaskRefused,
 )
 from portico.tasks.store import TaskStore
-from tests.support.task_stores import OpenStore, SetClocks, claimed, opener, running
+from tests.support.task_stores import OpenStore, SetClocks, claimed, running
 
 ME, OTHER = "local", "other"
-
-
-@pytest.fixture
-def now() -> SetClocks:
-    return SetClocks()
-
-
-@pytest.fixture(params=["memory", "file"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path, now: SetClocks) -> OpenStore:
-    return opener(request.param, tmp_path / "state", now)
 
 
 async def test_a_submitted_task_is_stored(opened: OpenStore, now: SetClocks) -> None:

@@ -14,6 +14,7 @@ from portico.model.context import LOCAL
 from portico.tasks.record import TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.serve.gateway import Gateway, command, written
+from tests.serve.owners import owner_in
 from tests.support.running import WAIT_S
 from tests.support.shared import ROOT
 from tests.support.task_runners import seen
@@ -64,8 +65,7 @@ class Gated:
 
     def owner(self) -> int:
         """The process that has the gateway of the windows."""
-        (lock,) = (self.home / "state" / "control").glob("serve-*.lock")
-        return int(lock.read_text().partition(".")[0])
+        return owner_in(self.home / "state")
 
     def received(self, method: str, tool: str = "") -> list[dict[str, Any]]:
         """The params of the messages of a method that the server has received, in order."""
