@@ -20,6 +20,12 @@ def owners_in(state: Path) -> set[int]:
 
 def owner_in(state: Path) -> int:
     """The only owner; waits for one that is being started."""
-    assert until(lambda: len(owners_in(state)) == 1, _WAIT_S), owners_in(state)
-    (pid,) = owners_in(state)
-    return pid
+    found: set[int] = set()
+
+    def is_one() -> bool:
+        found.clear()
+        found.update(owners_in(state))
+        return len(found) == 1
+
+    assert until(is_one, _WAIT_S), found
+    return found.pop()

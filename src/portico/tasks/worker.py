@@ -36,6 +36,8 @@ _PRUNE_S = 600.0
 _STOP_S = 5.0
 """The time that work has to end once it is stopped."""
 _STOPPED = "interrupted: the process that ran the task was stopped before the task ended"
+_MAX_PRINCIPALS = 1000
+"""The principals whose room is kept in memory; others are looked up."""
 _ENDED = "interrupted: the call of the task was cancelled before it ended"
 Run = Callable[[Work], Awaitable[TaskOutcome]]
 Report = Callable[[str], None]
@@ -139,6 +141,8 @@ class TaskWorker:
 
     def _add(self, task: TaskRecord) -> None:
         """Count a task that was stored."""
+        if len(self._room) > _MAX_PRINCIPALS:
+            self._room.clear()  # each agent with access to tools is one
         self._room[task.principal] -= 1
         self._created(task)
 
