@@ -29,8 +29,7 @@ from portico.providers.task_wire import outcome_of
 from portico.state.background import Background
 from portico.state.store_error import StoreError
 from portico.tasks.record import CANCELLED, INTERRUPTED, TaskRecord, TaskRefused
-from portico.tasks.work import LeaseLost, TaskOutcome, Work
-from portico.tasks.worker import failed_outcome
+from portico.tasks.work import LeaseLost, TaskOutcome, Work, failed_outcome
 from portico.upstream.attributed_questions import named_question
 
 MAX_FOLLOW_S = 24 * 3600.0

@@ -39,6 +39,7 @@ class TaskState(StrEnum):
 
 QUEUED, STARTING, RUNNING, INPUT_REQUIRED, COMPLETED, FAILED, CANCELLED, INTERRUPTED = TaskState
 STORE_FILE = "tasks.db"
+LEASE_S = 15.0
 ID_PREFIX = "ptk_"
 """Every id begins with it, so that others need not be looked up."""
 FINISHED = frozenset({COMPLETED, FAILED, CANCELLED, INTERRUPTED})

@@ -1,56 +1,46 @@
 """The store of tasks: every operation on them, durable when it returns.
 
-Clients name a task by principal and id. Workers name it by their lease: an operation with a lease
-that another worker has taken, or whose task is finished, changes nothing and returns None.
+Clients name a task by principal and id. Workers name it by their lease (`leased_tasks.py`).
 """
 
 import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from portico.model.wording import counted
-from portico.state.database import Database, FileDatabase, MemoryDatabase
+from portico.state.database import FileDatabase, MemoryDatabase
 from portico.tasks import rows
-from portico.tasks.payloads import PayloadFiles
+from portico.tasks.leased_tasks import LeasedTasks
 from portico.tasks.record import (
     CANCELLED,
-    FINISHED,
     ID_PREFIX,
-    INPUT_REQUIRED,
+    LEASE_S,
     QUEUED,
     RESUMABLE,
     RUNNING,
-    STARTING,
     STORE_FILE,
     Clocks,
-    Lease,
     TaskEvent,
     TaskLimits,
-    TaskQuestion,
     TaskRecord,
     TaskRefused,
-    TaskState,
     new_key,
 )
-from portico.tasks.task_watch import TaskWatch, TaskWatches
+from portico.tasks.stored_tasks import to_the_end
+from portico.tasks.task_watch import TaskWatch
 
-LEASE_S = 15.0
 _MAX_ID = 64
 _MAX_SEQ = (1 << 63) - 1
 _MAX_DIGITS = 18
 _JUMP_S = 60.0
 _DEFAULT_LIMITS = TaskLimits()
 _DEFAULT_CLOCKS = Clocks()
-T = TypeVar("T")
-P = ParamSpec("P")
-_Change = Callable[[TaskRecord, float], TaskRecord]
 
 
 class TaskPage(NamedTuple):
@@ -60,41 +50,8 @@ class TaskPage(NamedTuple):
     cursor: str | None
 
 
-def _to_the_end(
-    method: Callable[Concatenate["TaskStore", P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate["TaskStore", P], Coroutine[Any, Any, T]]:
-    """Complete an operation even if its caller is cancelled: it may be stored by then."""
-
-    async def shielded(self: "TaskStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        running = asyncio.ensure_future(method(self, *args, **kwargs))
-        self.unfinished.add(running)
-        running.add_done_callback(self.unfinished.discard)
-        return await asyncio.shield(running)
-
-    return wraps(method)(shielded)
-
-
-class TaskStore:
-    """The tasks of one database."""
-
-    def __init__(
-        self, database: Database, folder: str | None, limits: TaskLimits, clocks: Clocks
-    ) -> None:
-        self._database = database
-        self._payloads = PayloadFiles(folder, limits.inline)
-        self._limits = limits
-        self._clocks = clocks
-        self._watches = TaskWatches()
-        self._offset = clocks.wall() - clocks.steady()
-        self.unfinished: set[asyncio.Future[Any]] = set()
-        """Operations whose callers may have left; `close` waits for them."""
-
-    @property
-    def limits(self) -> TaskLimits:
-        """The bounds of the store."""
-        return self._limits
-
-    # For clients
+class TaskStore(LeasedTasks):
+    """The tasks of one database, for clients, workers and the operator."""
 
     async def room(self, principal: str) -> int:
         """Return how many more tasks a principal may have in progress; raises TaskRefused."""
@@ -214,8 +171,6 @@ class TaskStore:
         """Listen to the changes that this process makes to a task."""
         return self._watches.watch(id)
 
-    # For workers
-
     async def adopt(
         self,
         principal: str,
@@ -235,176 +190,9 @@ class TaskStore:
             new = replace(new, idempotency_key=key)
         return await self._add(self._leased(new, owner, lease_s), input)
 
-    async def leased_to(self, owner: str) -> list[TaskRecord]:
-        """Return the tasks that a worker has."""
-
-        def job(db: sqlite3.Connection) -> list[TaskRecord]:
-            return [t for t in rows.leased(db) if t.lease is not None and t.lease.owner == owner]
-
-        return await self._database.read(job) or []
-
-    async def in_progress(self) -> list[TaskRecord]:
-        """Return the tasks of all workers."""
-        return await self._database.read(lambda db: [*rows.leased(db)]) or []
-
-    async def has_queued(self, kinds: Collection[str]) -> bool:
-        """True if a task of these kinds waits for a worker."""
-        return await self._database.read(lambda db: rows.oldest_queued(db, kinds)) is not None
-
-    async def release(self, lease: Lease) -> TaskRecord | None:
-        """Queue a leased task again, for another worker."""
-        return await self._change(self._held(lease), lambda task, now: task.queued(now))
-
-    async def claim(
-        self, owner: str, kinds: Collection[str], lease_s: float = LEASE_S
-    ) -> TaskRecord | None:
-        """Lease the oldest queued task of these kinds to a worker; None if there is none."""
-
-        def change(task: TaskRecord, _: float) -> TaskRecord:
-            return self._leased(task, owner, lease_s)
-
-        oldest = await self._database.read(lambda db: rows.oldest_queued(db, kinds))
-        if oldest is None:  # the usual answer takes no lock
-            return None
-        return await self._change(lambda db: rows.oldest_queued(db, kinds), change)
-
-    async def begin(
-        self, lease: Lease, event: str = "", note: str | None = None
-    ) -> TaskRecord | None:
-        """Record the beginning, an event and a note: from now on it is not repeated after a
-        crash."""
-
-        def change(task: TaskRecord, now: float) -> TaskRecord:
-            if task.state is not STARTING:  # only answers end `input_required`
-                raise TaskRefused(f"the task is {task.state}: it has begun already")
-            begun = task.moved(RUNNING, now)
-            return begun if note is None else replace(begun, note=self._cut(note))
-
-        find = self._with_event(lease, event) if event else self._held(lease)
-        return await self._change(find, change)
-
-    async def renew(self, lease: Lease) -> TaskRecord | None:
-        """Extend a lease by its length; return the task, which may have a request to cancel."""
-
-        def change(task: TaskRecord, _: float) -> TaskRecord:
-            assert task.lease is not None
-            until = self._clocks.steady() + lease.seconds
-            return replace(task, lease=replace(task.lease, until=until))
-
-        return await self._change(self._held(lease), change, publish=False)
-
-    async def progress(self, lease: Lease, text: str) -> TaskRecord | None:
-        """Set the status message, and append it to the events."""
-        text = self._cut(text)
-
-        def change(task: TaskRecord, now: float) -> TaskRecord:
-            return replace(task, message=text, updated_at=max(task.updated_at, now))
-
-        return await self._change(self._with_event(lease, text), change)
-
-    async def add_event(self, lease: Lease, text: str) -> TaskRecord | None:
-        """Append an event, and leave the status message as it is."""
-        return await self._change(self._with_event(lease, text), lambda task, _: task)
-
-    async def annotate(self, lease: Lease, note: str) -> TaskRecord | None:
-        """Keep a note for the runner of a task that resumes this one."""
-        return await self._change(
-            self._held(lease), lambda task, _: replace(task, note=self._cut(note)), publish=False
-        )
-
-    async def hold(self, lease: Lease, *, is_held: bool = True) -> TaskRecord | None:
-        """Keep a task beyond its time until `let_go`, or end that."""
-        return await self._change(
-            self._held(lease), lambda task, _: replace(task, is_held=is_held), publish=False
-        )
-
-    async def withdraw(self, lease: Lease, keys: Collection[str]) -> TaskRecord | None:
-        """Remove questions that need no answer any more."""
-
-        def change(task: TaskRecord, now: float) -> TaskRecord:
-            left = tuple(one for one in task.questions if one.key not in keys)
-            if left == task.questions:
-                return task
-            kept = replace(task, questions=left, updated_at=max(task.updated_at, now))
-            if kept.pending or kept.state is not INPUT_REQUIRED:
-                return kept
-            return kept.moved(RUNNING, now)
-
-        return await self._change(self._held(lease), change)
-
-    async def ask(self, lease: Lease, questions: Sequence[bytes]) -> TaskRecord | None:
-        """Add questions, under new keys; the task waits for all of their answers."""
-        if any(len(body) > self._limits.max_question for body in questions):
-            raise TaskRefused(f"a question exceeds the limit of {self._limits.max_question} bytes")
-        added = tuple(TaskQuestion(secrets.token_urlsafe(16), body) for body in questions)
-
-        def change(task: TaskRecord, now: float) -> TaskRecord:
-            every = task.questions + added
-            if len(every) > self._limits.questions:
-                raise TaskRefused(f"a task has at most {self._limits.questions} questions at once")
-            if task.state is not INPUT_REQUIRED:
-                task = task.moved(INPUT_REQUIRED, now)
-            return replace(task, questions=every, updated_at=max(task.updated_at, now))
-
-        return await self._change(self._held(lease), change)
-
-    @_to_the_end
-    async def take_answers(self, lease: Lease) -> dict[str, bytes] | None:
-        """Return the answers by key, each once."""
-        find = self._held(lease)
-
-        def job(db: sqlite3.Connection) -> dict[str, bytes] | None:
-            task = find(db)
-            if task is None:
-                return None
-            taken = {each.key: each.answer for each in task.questions if each.answer is not None}
-            if taken:
-                rows.save(db, replace(task, questions=task.pending), self._limits)
-            return taken
-
-        return await self._database.write(job)
-
-    @_to_the_end
-    async def finish(
-        self,
-        lease: Lease,
-        state: TaskState,
-        result: bytes | None = None,
-        message: str = "",
-        usage: Mapping[str, float] | None = None,
-        *,
-        is_error: bool = False,
-    ) -> TaskRecord | None:
-        """Finish a task with its result, unless the lease was lost; it never changes again."""
-        if state not in FINISHED:
-            raise ValueError(f"{state} is not a state of finished tasks")
-        if result is not None and len(result) > self._limits.max_result:
-            raise TaskRefused(f"the result exceeds the limit of {self._limits.max_result} bytes")
-        stored = None if result is None else await self._put(result)
-
-        def job(db: sqlite3.Connection) -> tuple[TaskRecord | None, list[str]]:
-            task = self._held(lease)(db)
-            if task is None:
-                return None, []
-            if stored is not None:
-                rows.add_payload(db, task.id, "result", stored)
-            now, words = self._clocks.wall(), self._cut(message)
-            done = task.finished(state, now, words, usage or task.usage, is_error)
-            rows.save(db, done, self._limits)
-            older = rows.surplus(db, done, self._limits.kept, now - self._limits.grace_s)
-            return done, rows.remove(db, older)
-
-        done, removed = await self._database.write(job)
-        if done is None:
-            await self._remove(stored)
-        else:
-            self._watches.publish(done)
-        self._payloads.remove(removed)
-        return done
-
     # For the operator
 
-    @_to_the_end
+    @to_the_end
     async def recover(self, live: Collection[str] = ()) -> list[TaskRecord]:
         """Queue or interrupt the tasks whose leases have expired; return them.
 
@@ -453,7 +241,7 @@ class TaskStore:
         how many tasks."""
         return await self._remove_all(lambda db: rows.finished(db, principal))
 
-    @_to_the_end
+    @to_the_end
     async def _remove_all(self, find: Callable[[sqlite3.Connection], list[str]]) -> int:
         def job(db: sqlite3.Connection) -> tuple[int, list[str]]:
             ids = find(db)
@@ -467,11 +255,6 @@ class TaskStore:
         await asyncio.to_thread(self._payloads.sweep, known)
         return count
 
-    async def close(self) -> None:
-        """Finish all operations, and close the database."""
-        await asyncio.gather(*self.unfinished, return_exceptions=True)
-        await self._database.close()
-
     def _new(self, principal: str, kind: str, ttl_s: float | None) -> TaskRecord:
         now = self._clocks.wall()
         return TaskRecord(
@@ -484,13 +267,7 @@ class TaskStore:
             ttl_s=_clamped(ttl_s, self._limits.max_ttl_s),
         )
 
-    def _leased(self, task: TaskRecord, owner: str, lease_s: float) -> TaskRecord:
-        """Return a task with a new lease; a queued one is then starting."""
-        if task.state is QUEUED:
-            task = task.moved(STARTING, self._clocks.wall())
-        return task.leased(owner, secrets.token_urlsafe(16), lease_s, self._clocks.steady())
-
-    @_to_the_end
+    @to_the_end
     async def _add(self, task: TaskRecord, input: bytes) -> TaskRecord:
         limits = self._limits
         if len(input) > limits.max_input:
@@ -520,16 +297,6 @@ class TaskStore:
             await self._remove(stored)
         return added
 
-    async def _put(self, data: bytes) -> rows.Payload:
-        if self._payloads.is_large(data):
-            return await asyncio.to_thread(self._payloads.put, data)
-        return self._payloads.put(data)
-
-    async def _remove(self, payload: rows.Payload | None) -> None:
-        """Remove the file of a payload that no task has; after a failure, `prune` removes it."""
-        if payload is not None and payload[1] is not None:
-            await asyncio.to_thread(self._payloads.remove, [payload[1]])
-
     async def _payload(self, task: TaskRecord, name: str) -> bytes | None:
         found = await self._database.read(lambda db: rows.payload(db, task.id, name))
         if found is None:
@@ -541,58 +308,6 @@ class TaskStore:
     def _visible(self, db: sqlite3.Connection, principal: str, id: str) -> TaskRecord | None:
         known = id if len(id) <= _MAX_ID and id.isascii() else ""
         return rows.visible(db, principal, known, self._clocks.wall())
-
-    def _with_event(
-        self, lease: Lease, text: str
-    ) -> Callable[[sqlite3.Connection], TaskRecord | None]:
-        """Find the leased task, and append an event to it."""
-        text = self._cut(text)
-
-        def find(db: sqlite3.Connection) -> TaskRecord | None:
-            task = self._held(lease)(db)
-            if task is not None:
-                rows.add_event(db, task.id, self._clocks.wall(), text, self._limits.events)
-            return task
-
-        return find
-
-    @staticmethod
-    def _held(lease: Lease) -> Callable[[sqlite3.Connection], TaskRecord | None]:
-        """Find the leased task, unless the lease was lost."""
-
-        def find(db: sqlite3.Connection) -> TaskRecord | None:
-            task = rows.by_id(db, lease.task_id)
-            if task is None or task.lease is None or task.lease.token != lease.token:
-                return None
-            return task
-
-        return find
-
-    @_to_the_end
-    async def _change(
-        self,
-        find: Callable[[sqlite3.Connection], TaskRecord | None],
-        change: _Change,
-        publish: bool = True,
-    ) -> TaskRecord | None:
-        """Find a task and replace it, in one transaction."""
-
-        def job(db: sqlite3.Connection) -> tuple[TaskRecord | None, bool]:
-            task = find(db)
-            if task is None:
-                return None, False
-            changed = change(task, self._clocks.wall())
-            if changed is task:
-                return task, False
-            return rows.save(db, changed, self._limits), True
-
-        task, is_changed = await self._database.write(job)
-        if task is not None and is_changed and publish:
-            self._watches.publish(task)
-        return task
-
-    def _cut(self, text: str) -> str:
-        return text[: self._limits.text].encode(errors="replace").decode()
 
     def _has_jumped(self, now: float) -> bool:
         """True if the wall clock was set since the last time: tasks may only seem old then."""

@@ -3,13 +3,22 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
+from portico.model.errors import INTERNAL_ERROR, PorticoError
 from portico.state.store_error import StoreError
-from portico.tasks.record import CANCELLED, COMPLETED, STARTING, Lease, TaskRecord, TaskState
+from portico.tasks.record import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    STARTING,
+    Lease,
+    TaskRecord,
+    TaskState,
+)
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
@@ -27,6 +36,14 @@ class TaskOutcome(Struct, frozen=True):
     usage: Mapping[str, float] = {}
     is_error: bool = False
     """True if the result is that of a tool that failed."""
+
+
+def failed_outcome(message: str, data: Mapping[str, Any] | None = None) -> TaskOutcome:
+    """Return the outcome of a task that failed with an error of ours."""
+    error: dict[str, Any] = {"code": INTERNAL_ERROR, "message": message}
+    if data is not None:
+        error["data"] = data
+    return TaskOutcome(FAILED, msgspec.json.encode({"error": error}), message)
 
 
 class LeaseLost(PorticoError):

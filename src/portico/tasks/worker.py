@@ -5,30 +5,28 @@ import contextlib
 import os
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from portico.model.errors import INTERNAL_ERROR
 from portico.state.background import Background
 from portico.state.store_error import StoreError
 from portico.tasks.record import (
     CANCELLED,
-    FAILED,
     INTERRUPTED,
+    LEASE_S,
     QUEUED,
     Lease,
     TaskRecord,
     TaskRefused,
 )
-from portico.tasks.work import LeaseLost, Runner, TaskOutcome, Work
+from portico.tasks.work import LeaseLost, Runner, TaskOutcome, Work, failed_outcome
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
 
-LEASE_S = 15.0
 _LOOK_S = 0.5
 """How often the requests of other processes are looked for, while tasks run."""
 _RETRY_S = 1.0
@@ -496,11 +494,3 @@ class TaskWorker:
             for idle in waiting:
                 if not idle.done():
                     idle.set_result(None)
-
-
-def failed_outcome(message: str, data: Mapping[str, Any] | None = None) -> TaskOutcome:
-    """Return the outcome of a task that failed with an error of ours."""
-    error: dict[str, Any] = {"code": INTERNAL_ERROR, "message": message}
-    if data is not None:
-        error["data"] = data
-    return TaskOutcome(FAILED, msgspec.json.encode({"error": error}), message)

@@ -1,0 +1,127 @@
+"""One stored task at a time: found and changed in one transaction, and published."""
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from portico.state.database import Database
+from portico.tasks import rows
+from portico.tasks.payloads import PayloadFiles
+from portico.tasks.record import QUEUED, STARTING, Clocks, Lease, TaskLimits, TaskRecord
+from portico.tasks.task_watch import TaskWatches
+
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="StoredTasks")
+_Change = Callable[[TaskRecord, float], TaskRecord]
+
+
+def to_the_end(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Complete an operation even if its caller is cancelled: it may be stored by then."""
+
+    async def shielded(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        running = asyncio.ensure_future(method(self, *args, **kwargs))
+        self.unfinished.add(running)
+        running.add_done_callback(self.unfinished.discard)
+        return await asyncio.shield(running)
+
+    return wraps(method)(shielded)
+
+
+class StoredTasks:
+    """The tasks of one database, and what all operations on them share."""
+
+    def __init__(
+        self, database: Database, folder: str | None, limits: TaskLimits, clocks: Clocks
+    ) -> None:
+        self._database = database
+        self._payloads = PayloadFiles(folder, limits.inline)
+        self._limits = limits
+        self._clocks = clocks
+        self._watches = TaskWatches()
+        self._offset = clocks.wall() - clocks.steady()
+        self.unfinished: set[asyncio.Future[Any]] = set()
+        """Operations whose callers may have left; `close` waits for them."""
+
+    @property
+    def limits(self) -> TaskLimits:
+        """The bounds of the store."""
+        return self._limits
+
+    async def close(self) -> None:
+        """Finish all operations, and close the database."""
+        await asyncio.gather(*self.unfinished, return_exceptions=True)
+        await self._database.close()
+
+    def _leased(self, task: TaskRecord, owner: str, lease_s: float) -> TaskRecord:
+        """Return a task with a new lease; a queued one is then starting."""
+        if task.state is QUEUED:
+            task = task.moved(STARTING, self._clocks.wall())
+        return task.leased(owner, secrets.token_urlsafe(16), lease_s, self._clocks.steady())
+
+    async def _put(self, data: bytes) -> rows.Payload:
+        if self._payloads.is_large(data):
+            return await asyncio.to_thread(self._payloads.put, data)
+        return self._payloads.put(data)
+
+    async def _remove(self, payload: rows.Payload | None) -> None:
+        """Remove the file of a payload that no task has; after a failure, `prune` removes it."""
+        if payload is not None and payload[1] is not None:
+            await asyncio.to_thread(self._payloads.remove, [payload[1]])
+
+    def _with_event(
+        self, lease: Lease, text: str
+    ) -> Callable[[sqlite3.Connection], TaskRecord | None]:
+        """Find the leased task, and append an event to it."""
+        text = self._cut(text)
+
+        def find(db: sqlite3.Connection) -> TaskRecord | None:
+            task = self._held(lease)(db)
+            if task is not None:
+                rows.add_event(db, task.id, self._clocks.wall(), text, self._limits.events)
+            return task
+
+        return find
+
+    @staticmethod
+    def _held(lease: Lease) -> Callable[[sqlite3.Connection], TaskRecord | None]:
+        """Find the leased task, unless the lease was lost."""
+
+        def find(db: sqlite3.Connection) -> TaskRecord | None:
+            task = rows.by_id(db, lease.task_id)
+            if task is None or task.lease is None or task.lease.token != lease.token:
+                return None
+            return task
+
+        return find
+
+    @to_the_end
+    async def _change(
+        self,
+        find: Callable[[sqlite3.Connection], TaskRecord | None],
+        change: _Change,
+        publish: bool = True,
+    ) -> TaskRecord | None:
+        """Find a task and replace it, in one transaction."""
+
+        def job(db: sqlite3.Connection) -> tuple[TaskRecord | None, bool]:
+            task = find(db)
+            if task is None:
+                return None, False
+            changed = change(task, self._clocks.wall())
+            if changed is task:
+                return task, False
+            return rows.save(db, changed, self._limits), True
+
+        task, is_changed = await self._database.write(job)
+        if task is not None and is_changed and publish:
+            self._watches.publish(task)
+        return task
+
+    def _cut(self, text: str) -> str:
+        return text[: self._limits.text].encode(errors="replace").decode()
