@@ -264,7 +264,7 @@ async def test_starting_and_stopping_leaks_no_descriptor() -> None:
     before = len(os.listdir("/dev/fd"))
     for _ in range(50):
         await round_trip()
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before  # those of an earlier test may be closed meanwhile
 
 
 async def test_a_child_gets_the_environment_it_is_given_and_no_other(

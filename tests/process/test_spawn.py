@@ -138,7 +138,7 @@ async def test_without_descriptors_a_start_fails_and_leaks_none() -> None:
     for room in range(9):
         with few_descriptors(room), pytest.raises(TargetError, match="raise `ulimit -n`"):
             await opened(CAT)
-    assert len(os.listdir("/dev/fd")) == before
+    assert len(os.listdir("/dev/fd")) <= before  # those of an earlier test may be closed meanwhile
     assert await answers(wire, inbox)
     await wire.close()
 
