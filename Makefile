@@ -74,13 +74,12 @@ check: .venv/.stamp ## lint, formatting, types and import contracts, in seconds
 unit: .venv/.stamp ## the fast tests only
 	$(BIN)/pytest -q -n 4 --dist loadgroup -m "not slow"
 
-# Tests that must not run beside each other share an xdist_group. Up to three that fail are run again, alone, and named
-# (`tests/rerun.py`). What they need of Debian comes along where we may install it; elsewhere those few are skipped, but
-# not on CI.
+# Tests that must not run beside each other share an xdist_group. What they need of Debian comes along where we may
+# install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
 test: setup agents check ## everything: checks, unit tests and the slow suites
 	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap)
-	$(BIN)/pytest -q -n 4 --dist loadgroup || { test $$? = 1 && $(BIN)/python -m tests.rerun; }
+	$(BIN)/pytest -q -n 4 --dist loadgroup
 
 # One at a time: each wants the machine for itself.
 .PHONY: soak
