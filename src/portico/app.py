@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from socket import socket
 
-    from portico.gateway.composition_app import CompositionOptions
+    from portico.composition_app import CompositionOptions
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
     from portico.model.types import Endpoint
@@ -111,7 +111,7 @@ def wrap_app(options: "WrapOptions") -> AppFactory:
 
 def composition_app(options: "CompositionOptions") -> AppFactory:
     """Return the factory that serves several components as one server."""
-    from portico.gateway.composition_app import CompositionApp
+    from portico.composition_app import CompositionApp
 
     return lambda _: CompositionApp(options)
 

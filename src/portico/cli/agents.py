@@ -8,10 +8,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from portico.cli.usage import Parser
 from portico.config.paths import config_file, state_folder
 from portico.console.render import Screen, first_line
 from portico.console.tables import aligned
+from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:

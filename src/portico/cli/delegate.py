@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.cli.agents import configured_agents, explain_prompt, is_delegated
-from portico.cli.argument_types import seconds, valued
-from portico.cli.usage import Parser
 from portico.config.paths import config_file, state_folder
+from portico.console.argument_types import seconds, valued
 from portico.console.form import InputClosed, can_ask, read_line
 from portico.console.render import Screen, Ticker
+from portico.console.usage import Parser
 from portico.delegate.stored_delegation import (
     DelegationResult,
     StoredDelegation,

@@ -9,8 +9,8 @@ import msgspec
 from portico.catalog.parameter_summary import parameters
 from portico.cli.gateway import add_options, address_of, check_name, query, refresh_unknown
 from portico.cli.target import open_client, run
-from portico.cli.usage import Parser
 from portico.console.render import Screen
+from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from portico.app import HttpOptions
-    from portico.cli.argument_types import Add
+    from portico.console.argument_types import Add
 
 
 class DoorOptions:
@@ -33,7 +33,7 @@ class DoorOptions:
 
 def add_door(add: "Add", *, http: "Add | None" = None) -> None:
     """Add the options; `http` adds the address, for commands where it excludes another option."""
-    from portico.cli.argument_types import repeatable, valued
+    from portico.console.argument_types import repeatable, valued
 
     valued(http or add, "--http", _address, "[HOST:]PORT", "serve HTTP instead of stdio")
     add(
@@ -81,7 +81,7 @@ def _seconds_or_zero(text: str) -> float:
     """A number of seconds that may be 0."""
     from argparse import ArgumentTypeError
 
-    from portico.cli.argument_types import seconds
+    from portico.console.argument_types import seconds
 
     try:
         return 0.0 if float(text) == 0 else seconds(text)

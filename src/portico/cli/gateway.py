@@ -7,11 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from portico.catalog.exposed_names import SEPARATOR
-from portico.cli.argument_types import seconds, valued
-from portico.cli.usage import Parser
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError
+from portico.console.argument_types import seconds, valued
 from portico.console.render import Screen
+from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:

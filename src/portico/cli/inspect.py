@@ -11,10 +11,10 @@ import msgspec
 from portico.cli.inspect_page import chain_rows, show_chain, show_clashes, show_one
 from portico.cli.inspected import Inspected, as_data, clashes, described, inspect
 from portico.cli.target import add_options, check_options, run
-from portico.cli.usage import Parser
 from portico.components.aliases import ConfigAliases
 from portico.components.composition import named_components
 from portico.console.render import Screen
+from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from portico.cli.argument_types import integer
 from portico.cli.gateway import warn_broken
-from portico.cli.usage import Parser
 from portico.config.paths import config_file, log_file
 from portico.config.problems import ConfigError
+from portico.console.argument_types import integer
 from portico.console.render import Screen
 from portico.console.running import running_statuses, serves
+from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 from portico.observe.log_tail import LogTail, last_lines
 from portico.protocol.codec import decoded

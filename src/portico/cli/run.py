@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from portico.app import AppFactory, EndpointApp, TransportOptions
-    from portico.cli.usage import Parser
     from portico.components.composition import Composer, Composition
-    from portico.gateway.composition_app import CompositionOptions
+    from portico.composition_app import CompositionOptions
+    from portico.console.usage import Parser
     from portico.model.types import Link
     from portico.transport.custom_transport import Transport
 
@@ -144,7 +144,7 @@ def _composed(
     import shlex
 
     from portico import __version__
-    from portico.gateway.composition_app import CompositionOptions
+    from portico.composition_app import CompositionOptions
 
     return CompositionOptions(
         composition=composition,
@@ -186,9 +186,9 @@ def _options(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.cli.argument_types import repeatable
     from portico.cli.transport_option import add_transport
-    from portico.cli.usage import Parser
+    from portico.console.argument_types import repeatable
+    from portico.console.usage import Parser
 
     parser = Parser(
         prog="portico run",

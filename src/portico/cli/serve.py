@@ -4,8 +4,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
-from portico.cli.usage import Parser
 from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.console.usage import Parser
 from portico.model.wording import counted
 from portico.state.report import report
 

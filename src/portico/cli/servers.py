@@ -2,7 +2,7 @@
 
 import argparse
 
-from portico.cli.usage import Parser
+from portico.console.usage import Parser
 
 _USAGE = """\
 portico servers list [NAME] [--config FILE]
@@ -82,7 +82,7 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
 
 
 def _parser() -> Parser:
-    from portico.cli.argument_types import header, pair, repeatable, seconds, valued
+    from portico.console.argument_types import header, pair, repeatable, seconds, valued
 
     width = max(map(len, _ACTIONS))
     parser = Parser(

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from portico.cli.usage import URLS
 from portico.config.edit import add_server, remove_server, set_enabled
 from portico.config.entry import read_server
 from portico.config.expand import Sources, is_reference
@@ -18,6 +17,7 @@ from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
 from portico.config.values import check_url
 from portico.console.render import Screen
+from portico.console.usage import URLS
 from portico.process.environment import looks_secret
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")

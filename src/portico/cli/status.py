@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import msgspec
 
 from portico import __version__
-from portico.cli.usage import Parser
 from portico.console.render import Screen, clean
 from portico.console.running import RunningPortico, list_porticos
 from portico.console.tables import aligned, duration, on_one_line, shortened
+from portico.console.usage import Parser
 
 _POLL_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")

@@ -3,9 +3,9 @@
 import os
 import time
 
-from portico.cli.usage import Parser
 from portico.config.paths import config_file
 from portico.console.running import owners
+from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 from portico.windows.control import send_command
 

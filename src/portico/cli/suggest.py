@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 
 from portico.cli.main import COMMANDS
-from portico.cli.usage import URLS, Parser
+from portico.console.usage import URLS, Parser
 from portico.model.errors import PorticoError
 
 FILES, FOLDERS, PROGRAMS = ":files", ":folders", ":commands"

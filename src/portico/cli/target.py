@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from portico.cli.argument_types import header, pair, repeatable, seconds, valued
 from portico.components.classify import Component, InvalidArgument, classify
+from portico.console.argument_types import header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:

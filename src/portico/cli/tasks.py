@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from portico.cli.argument_types import integer, seconds, valued
-from portico.cli.usage import Parser
+from portico.console.argument_types import integer, seconds, valued
+from portico.console.usage import Parser
 from portico.tasks.record import COMPLETED, RESUMABLE, TaskRecord, TaskState
 
 if TYPE_CHECKING:

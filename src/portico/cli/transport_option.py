@@ -12,8 +12,8 @@ from portico.state.own_line import own_line
 if TYPE_CHECKING:
     import asyncio
 
-    from portico.cli.argument_types import Add
-    from portico.cli.usage import Parser
+    from portico.console.argument_types import Add
+    from portico.console.usage import Parser
     from portico.model.types import Endpoint
     from portico.transport.custom_transport import Transport
 
@@ -28,7 +28,7 @@ class TransportError(LoadError):
 
 def add_transport(add: "Add") -> None:
     """Add the options."""
-    from portico.cli.argument_types import valued
+    from portico.console.argument_types import valued
 
     what = "serve over a transport of your own instead of stdio"
     valued(add, "--transport", str, "FILE.py[:NAME]", what)

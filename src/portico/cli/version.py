@@ -1,7 +1,7 @@
 """`portico version`: print the version."""
 
 from portico import __version__
-from portico.cli.usage import Parser
+from portico.console.usage import Parser
 
 
 def main(argv: list[str]) -> int:

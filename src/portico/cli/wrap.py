@@ -11,9 +11,9 @@ from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from portico.cli.argument_types import Add
-    from portico.cli.usage import Parser
     from portico.components.classify import Component
+    from portico.console.argument_types import Add
+    from portico.console.usage import Parser
     from portico.model.types import Link
     from portico.wires.wire import Address
     from portico.wrap_app import WrapOptions
@@ -233,7 +233,7 @@ def _parsed(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.cli.usage import Parser
+    from portico.console.usage import Parser
 
     parser = Parser(
         prog="portico wrap",
@@ -253,7 +253,7 @@ def _parser() -> "Parser":
 
 def _add_limits(add: "Add") -> None:
     """Add the timeouts and limits."""
-    from portico.cli.argument_types import seconds, valued
+    from portico.console.argument_types import seconds, valued
 
     valued(add, "--init-timeout", seconds, "S", "timeout for the server to start (default 30)")
     valued(add, "--list-timeout", seconds, "S", "timeout for a list (default 30)")
@@ -278,7 +278,7 @@ def _add_limits(add: "Add") -> None:
 
 def _add_server(add: "Add") -> None:
     """Add the options for starting the server, caching its lists and logging its calls."""
-    from portico.cli.argument_types import header, integer, pair, repeatable, valued
+    from portico.console.argument_types import header, integer, pair, repeatable, valued
 
     add("--warm", action="store_true", help="start the server as soon as a client connects")
     add(

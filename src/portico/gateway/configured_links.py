@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from portico.components.classify import ComponentError, classify
 from portico.components.load import Imported, load_middleware
+from portico.components.off_loop import load_off_loop
 from portico.components.own_modules import forget_modules
 from portico.config.schema import Config, Timeouts, file_of
 from portico.gateway.local_server import LocalEntry, local_entries
-from portico.gateway.off_loop import load_off_loop
 from portico.model.errors import PorticoError
 from portico.model.types import Link
 from portico.server import Server

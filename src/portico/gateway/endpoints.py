@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from portico.catalog.catalog import Identity
 from portico.catalog.merge import Merged
+from portico.catalog.server_summary import ServerSummary, summarize
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
 from portico.chain.views import Views
@@ -15,7 +16,6 @@ from portico.gateway.metatools import MetaTools, SearchableRegistry
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.qualified_links import QualifiedLinks
 from portico.gateway.router import CallRecorder, Router
-from portico.gateway.summary import ServerSummary, summarize
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Answer, Change, Handler, Link, Provider, Report

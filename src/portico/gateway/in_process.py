@@ -8,10 +8,10 @@ from portico.catalog.catalog import Catalog
 from portico.chain.endpoint_parts import Hub
 from portico.components.classify import ComponentError, classify
 from portico.components.load import import_file, load_file
+from portico.components.off_loop import ImportTimeout, load_off_loop
 from portico.components.own_modules import forget_modules
 from portico.config.schema import ComponentEntry
 from portico.gateway.local_server import LocalServer
-from portico.gateway.off_loop import ImportTimeout, load_off_loop
 from portico.model.context import Context
 from portico.model.errors import PorticoError, TargetError
 from portico.model.message import Request, Response

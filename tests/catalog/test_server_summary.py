@@ -1,7 +1,7 @@
 """What is behind a gateway, in few words."""
 
 from portico.catalog.namespaced import NamespacedOffer
-from portico.gateway.summary import MAX_COST, ServerSummary, summarize
+from portico.catalog.server_summary import MAX_COST, ServerSummary, summarize
 from portico.model.offer import Listed, Offer
 from portico.model.version import LATEST_LEGACY
 
