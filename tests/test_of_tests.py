@@ -31,7 +31,6 @@ PRIVATE = {
 SKIPS = {
     "config/test_trust.py": "only root can make a file of root's",
     "http1/test_dial.py": "the methods of uvloop cannot be replaced",
-    "model/test_digest.py": "some Pythons have no `_blake2`",
     "support/shared.py": "skips only where CI is not set",
 }
 """Files that may skip by themselves; a tool that is missing is `unavailable`, which fails on CI."""

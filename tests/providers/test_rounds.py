@@ -202,7 +202,7 @@ async def test_a_state_that_was_changed_or_is_not_the_askers_is_refused(
     assert "requestState" in refused["message"]
 
 
-def test_a_state_expires() -> None:
+async def test_a_state_expires() -> None:
     now = [1000.0]
     rounds = Rounds(b"k" * 32, clock=lambda: now[0], ttl_s=60)
     from portico.model.errors import InvalidParams
@@ -210,15 +210,16 @@ def test_a_state_expires() -> None:
     from portico.providers.rounds import ReplayAsker, Suspended
 
     asked = Request(method="tools/call", id=b"1", params=b'{"name":"x"}', version=list(Version)[-1])
-    context, replay = rounds.begin(asked, Context())
+    context, replay = await rounds.begin(asked, Context())
     assert isinstance(replay, ReplayAsker)
-    state = rounds.suspend(asked, context, replay, Suspended({}))["requestState"]
+    result = await rounds.suspend(asked, context, replay, Suspended({}))
+    state = result["requestState"]
     params = json.dumps({"name": "x", "requestState": state}).encode()
     retry = Request(method="tools/call", id=b"2", params=params, version=list(Version)[-1])
-    rounds.begin(retry, Context())
+    await rounds.begin(retry, Context())
     now[0] += 61
     with pytest.raises(InvalidParams, match="expired"):
-        rounds.begin(retry, Context())
+        await rounds.begin(retry, Context())
 
 
 @pytest.mark.parametrize(

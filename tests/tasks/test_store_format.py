@@ -1,11 +1,11 @@
 """A task store of an earlier format."""
 
 from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 
 from msgspec import json
 
-from portico.model.digest import blake2b
 from portico.state.database_file import DatabaseFormat, connect, prepare
 from portico.tasks import rows
 from portico.tasks.record import COMPLETED, STORE_FILE, TaskLimits, TaskRecord

@@ -6,8 +6,7 @@ A name depends on its own server only, so that another server never changes it.
 import re
 from collections import Counter
 from collections.abc import Iterable
-
-from portico.model.digest import blake2b
+from hashlib import blake2b
 
 SEPARATOR = "__"
 LIMIT = 64

@@ -1,12 +1,12 @@
 """A digest of a definition's meaning, independent of its formatting."""
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from portico.catalog.catalog_file import BAD_JSON
-from portico.model.digest import blake2b
 
 
 def fingerprint(definition: bytes) -> str:

@@ -8,6 +8,7 @@ that a definition that returns with another meaning is still a change.
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from threading import Lock
 from typing import Any, Protocol
 
@@ -16,7 +17,6 @@ from msgspec.structs import replace
 
 from portico.catalog.fingerprint import fingerprint
 from portico.catalog.sanitize import sanitize_text
-from portico.model.digest import blake2b
 from portico.model.offer import KINDS, Offer
 from portico.protocol.codec import encode
 from portico.protocol.eras import members

@@ -5,6 +5,7 @@ They are state, not a cache: a lost history cannot be rebuilt. Nothing here rais
 
 import os
 from collections.abc import Callable
+from hashlib import blake2b
 
 import msgspec
 
@@ -12,7 +13,6 @@ from portico.catalog.catalog_file import BAD_JSON
 from portico.catalog.history import History, HistoryRecord
 from portico.catalog.upstream_key import upstream_key, user_secret
 from portico.config.paths import state_folder
-from portico.model.digest import blake2b
 from portico.state import checksummed
 from portico.state.files import keep_newest, make_private
 from portico.state.report import report as to_operator

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from portico.catalog.namespaced import NamespacedOffer, with_field
-from portico.model.digest import blake2b
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
 if TYPE_CHECKING:

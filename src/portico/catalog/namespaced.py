@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.model.digest import blake2b
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded
 from portico.protocol.eras import members

@@ -5,9 +5,9 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from hashlib import blake2b
 
 from portico.model.context import LOCAL
-from portico.model.digest import blake2b
 from portico.state import files
 
 FILE_NAME = "catalog-secret"

@@ -41,7 +41,7 @@ def is_too_deep() -> bool:
 
 def _digest(components: Iterable[Component]) -> str:
     """Return a digest of files, commands and URLs, without their names."""
-    from portico.model.digest import blake2b
+    from hashlib import blake2b
 
     parts = [os.getcwd()]
     for one in components:

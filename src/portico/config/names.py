@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterable
-
-from portico.model.digest import blake2b
+from hashlib import blake2b
 
 NAME_LIMIT = 40
 """A server's name is part of its tools' names, which clients limit to 64 characters."""

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from hashlib import blake2b
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +14,6 @@ from portico.auth.token import new_task_token
 from portico.config.agents_schema import AgentEntry
 from portico.delegate.granted_endpoint import GrantedEndpoint
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.model.digest import blake2b
 from portico.model.types import Endpoint
 from portico.state.store_error import StoreError
 from portico.tasks.work import Work

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +11,6 @@ from msgspec import Struct
 from portico.catalog.upstream_key import user_secret
 from portico.config.paths import state_folder
 from portico.config.schema import Config
-from portico.model.digest import blake2b
 from portico.model.errors import PorticoError
 from portico.model.types import Link
 from portico.state.file_watcher import Stamp, stamp

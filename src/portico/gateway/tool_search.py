@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Merged
 from portico.catalog.namespaced import NamespacedOffer
-from portico.model.digest import blake2b
 
 if TYPE_CHECKING:
     from portico.search.index import Hit

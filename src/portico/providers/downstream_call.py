@@ -6,6 +6,7 @@ not made again, and a call that waits for answers continues where it was.
 """
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -14,7 +15,6 @@ from msgspec.structs import replace
 
 from portico.model.content import ToolResult
 from portico.model.context import Ask, Context
-from portico.model.digest import blake2b
 from portico.model.errors import INTERNAL_ERROR, McpError, ToolError
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode

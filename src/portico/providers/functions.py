@@ -308,7 +308,7 @@ class FunctionProvider:
         """Run one round: to the end, or to the first question without an answer."""
         asker: ReplayAsker | DirectAsker
         if request.version.modern and context.task is None:
-            bound, asker = self._rounds.begin(request, context)
+            bound, asker = await self._rounds.begin(request, context)
         else:
             bound = context.bound(request, None, {})
             bound._asker = asker = DirectAsker(bound, request.version)
@@ -319,7 +319,7 @@ class FunctionProvider:
             return await self._with_timeout(run(bound), context)
         except Suspended as suspended:
             assert isinstance(asker, ReplayAsker)
-            return self._rounds.suspend(request, bound, asker, suspended)
+            return await self._rounds.suspend(request, bound, asker, suspended)
         finally:
             bound.release()
 

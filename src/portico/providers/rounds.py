@@ -9,7 +9,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -24,9 +23,9 @@ from portico.model.version import Version
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import declares, needed_capability
 from portico.providers.handler_exceptions import leaves
+from portico.state.sealed_states import SealedStates
 
 if TYPE_CHECKING:
-    from portico.protocol.seal import Seal
     from portico.providers.forms import ClassForm
 
 T = TypeVar("T")
@@ -169,44 +168,28 @@ class Rounds:
     ) -> None:
         if len(key) < KEY_SIZE:
             raise RegistrationError(f"the state key must have at least {KEY_SIZE} bytes")
-        self._key = key
-        self._clock = clock
-        self._ttl_s = ttl_s
+        self._states = SealedStates(key, clock, ttl_s)
 
-    @cached_property
-    def _seal(self) -> "Seal":
-        # Created on demand: most servers ask nothing, and hashing is slow to import.
-        from portico.protocol.seal import Seal
-
-        return Seal(self._key)
-
-    def begin(self, request: Request, context: Context) -> tuple[Context, ReplayAsker]:
+    async def begin(self, request: Request, context: Context) -> tuple[Context, ReplayAsker]:
         """Return the context for one run of a modern handler, with the answers and state so far."""
         if request.meaning is None or not request.meaning.rounds:
             return context.bound(request, None, {}), ReplayAsker(context, {}, {})
-        given, kept = self._opened(request, context)
+        given, kept = await self._opened(request, context)
         bound = context.bound(request, None, kept["state"])
         bound.calls = kept.get("calls", {})
         replay = ReplayAsker(bound, kept["answers"], given)
         bound._asker = replay
         return bound, replay
 
-    def suspend(
+    async def suspend(
         self, request: Request, context: Context, replay: ReplayAsker, suspended: Suspended
     ) -> dict[str, Any]:
         """Return the `input_required` result: the open questions and the sealed state."""
-        from portico.protocol.seal import NONCE_SIZE, binding
-
         kept = {"answers": replay.answers, "state": context.state}
         if context.calls:
             kept["calls"] = context.calls
         try:
-            state = self._seal.close(
-                kept,
-                binding=binding(request, context.principal),
-                expires=self._clock() + self._ttl_s,
-                nonce=os.urandom(NONCE_SIZE),
-            )
+            state = await self._states.close(kept, request, context.principal)
         except (TypeError, ValueError) as error:
             raise RuntimeError(f"context.state has no JSON form: {error}") from None
         questions = {
@@ -215,20 +198,14 @@ class Rounds:
         }
         return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 
-    def _opened(self, request: Request, context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def _opened(
+        self, request: Request, context: Context
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         retry = request.decode_as(_Retry)
         given, sealed = retry.inputResponses, retry.requestState
         if sealed is None:
             return given, {"answers": {}, "state": {}}
-        from portico.protocol.seal import SealBroken, binding
-
-        try:
-            kept: dict[str, Any] = self._seal.open(
-                sealed, binding=binding(request, context.principal), now=self._clock()
-            )
-        except SealBroken as broken:
-            raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
-        return given, kept
+        return given, await self._states.open(sealed, request, context.principal)
 
 
 class _Question(Struct):

@@ -121,7 +121,7 @@ class TaskTools:
         """Run one round of a call: to its end, or in the modern era to a question."""
         replay: ReplayAsker | None = None
         if request.version.modern:
-            bound, replay = self._rounds.begin(request, context)
+            bound, replay = await self._rounds.begin(request, context)
         else:
             bound = context.bound(request, None, {})
             bound._asker = DirectAsker(bound, request.version)
@@ -129,7 +129,7 @@ class TaskTools:
             return await tool(arguments, bound)
         except Suspended as suspended:
             assert replay is not None
-            return self._rounds.suspend(request, bound, replay, suspended)
+            return await self._rounds.suspend(request, bound, replay, suspended)
         finally:
             bound.release()
 

@@ -4,9 +4,9 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import blake2b
 
 from portico.catalog.cache_folder import CacheFolder
-from portico.model.digest import blake2b
 from portico.search.index import FORMAT, ToolIndex
 from portico.state import checksummed, files
 

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
 
 import msgspec
 
 from portico.catalog.cache_folder import CacheFolder
-from portico.model.digest import blake2b
 from portico.state import checksummed, files
 
 FORMAT = 2

@@ -2,10 +2,10 @@
 
 import errno
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 
 import msgspec
 
-from portico.model.digest import blake2b
 from portico.state import files
 
 MAX_SIZE = 1 << 28

@@ -4,8 +4,8 @@ import os
 import secrets
 import time
 from contextlib import suppress
+from hashlib import blake2b
 
-from portico.model.digest import blake2b
 from portico.state import files
 from portico.state.store_error import StoreError
 from portico.tasks.rows import Payload

@@ -3,10 +3,10 @@
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 
 from msgspec import json
 
-from portico.model.digest import blake2b
 from portico.state.database_file import DatabaseFormat
 from portico.state.store_error import StoreError
 from portico.tasks.record import QUEUED, TaskEvent, TaskLimits, TaskRecord

@@ -113,7 +113,7 @@ class Relay:
         if not modern or self._pool.supports.get(MODERN) or not caller.accepts_questions:
             call = Call(caller, request, context)
             return await self._answer(call, self._fetch(call))
-        suspended = self._suspended.resume(request, context)
+        suspended = await self._suspended.resume(request, context)
         if suspended is None:
             suspended = SuspendedCall(caller, request, context)
             suspended.start(self._fetch(suspended))
@@ -218,7 +218,7 @@ class Relay:
             raise call.missing
         if isinstance(result, OpenQuestions):
             assert isinstance(call, SuspendedCall)
-            result = self._suspended.suspend(call, result)
+            result = await self._suspended.suspend(call, result)
         return Response(id=call.request.id, result=result)
 
     async def _fetch(self, call: Call, retry: bool = True) -> bytes:

@@ -9,8 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,10 +19,8 @@ from portico.model.errors import AskError, InvalidParams, TargetError
 from portico.model.message import Request
 from portico.protocol.codec import encode
 from portico.protocol.eras import modern_question
+from portico.state.sealed_states import SealedStates
 from portico.upstream.caller import Call, Caller
-
-if TYPE_CHECKING:
-    from portico.protocol.seal import Seal
 
 _GATHER_S = 0.02
 """Questions that arrive within this time are sent in one round."""
@@ -124,54 +121,35 @@ class SuspendedCalls:
         self._ttl_s = ttl_s
         self._max_calls = max_calls
         self._server = server
-        self._clock = clock
-        self._key = os.urandom(32)
+        self._states = SealedStates(os.urandom(32), clock, ttl_s)
         self._calls: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    @cached_property
-    def _seal(self) -> "Seal":
-        # Made when first needed: hashing is slow to import.
-        from portico.protocol.seal import Seal
-
-        return Seal(self._key)
-
-    def suspend(self, call: SuspendedCall, questions: OpenQuestions) -> bytes:
+    async def suspend(self, call: SuspendedCall, questions: OpenQuestions) -> bytes:
         """Return the result with the questions, whose state leads back to this call."""
         if len(self._calls) >= self._max_calls:
             call.cancel()
             why = f"{self._server}: suspended call limit reached ({self._max_calls})"
             raise TargetError(why, kind="busy", server=self._server)
-        from portico.protocol.seal import NONCE_SIZE, binding
-
         key = os.urandom(12).hex()
         timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, key)
         self._calls[key] = (call, timer)
-        state = self._seal.close(
-            key,
-            binding=binding(call.request, call.context.principal),
-            expires=self._clock() + self._ttl_s,
-            nonce=os.urandom(NONCE_SIZE),
-        )
+        try:
+            state = await self._states.close(key, call.request, call.context.principal)
+        except asyncio.CancelledError:  # the client has left, and cannot answer
+            self._expire(key)
+            raise
         fields = {"inputRequests": questions.by_key, "requestState": state}
         return encode({"resultType": "input_required", **fields})
 
-    def resume(self, request: Request, context: Context) -> SuspendedCall | None:
+    async def resume(self, request: Request, context: Context) -> SuspendedCall | None:
         """Return the call that a request continues; None if it begins a new one."""
-        if b'"requestState"' not in request.params:
-            return None
         retry = request.decode_as(_Retry)
         if not retry.requestState:
             return None
-        from portico.protocol.seal import SealBroken, binding
-
-        try:
-            bound = binding(request, context.principal)
-            key = self._seal.open(retry.requestState, binding=bound, now=self._clock())
-        except SealBroken as broken:
-            raise InvalidParams(f"requestState is not valid: {broken}; start over") from None
+        key = await self._states.open(retry.requestState, request, context.principal)
         suspended = self._calls.pop(key, None)
         if suspended is None:
             raise InvalidParams("requestState was used already, or its call has ended; start over")
