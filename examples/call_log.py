@@ -16,33 +16,27 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from portico import Answer, Context, Handler, Request, Response, after
+from portico import Answer, NextCall, Response, ToolRequest, after
 
 LOG = Path(os.environ.get("CALL_LOG") or Path(__file__).with_name("calls.jsonl"))
 
 
-def link(next: Handler) -> Handler:
+def on_call(call: ToolRequest, next: NextCall) -> Answer:
     """Write down each call when its answer is there."""
+    started = time.perf_counter()
 
-    def handle(request: Request, context: Context) -> Answer:
-        if request.method != "tools/call":
-            return next(request, context)
-        started = time.perf_counter()
+    def write(response: Response) -> Response:
+        line = {
+            "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
+            "tool": call.name,
+            "outcome": outcome(response),
+            "ms": round(1000 * (time.perf_counter() - started), 1),
+        }
+        with LOG.open("a") as log:
+            log.write(json.dumps(line) + "\n")
+        return response
 
-        def write(response: Response) -> Response:
-            line = {
-                "time": datetime.now().astimezone().isoformat(timespec="milliseconds"),
-                "tool": request.name,
-                "outcome": outcome(response),
-                "ms": round(1000 * (time.perf_counter() - started), 1),
-            }
-            with LOG.open("a") as log:
-                log.write(json.dumps(line) + "\n")
-            return response
-
-        return after(next(request, context), write)
-
-    return handle
+    return after(next(call), write)
 
 
 def outcome(response: Response) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from math import ceil
 
-from portico import Answer, Context, Handler, Link, McpError, Request
+from portico import Answer, McpError, NextCall, OnCall, ToolRequest
 
 PER_MINUTE = {"*search*": 10, "*": 60}
 """Calls per minute, by patterns of names; the first pattern that matches counts."""
@@ -24,7 +24,7 @@ TOO_MANY_CALLS = -31429
 """The error's code; those from -32768 to -32000 belong to the protocol."""
 
 
-def limited(per_minute: Mapping[str, int], clock: Callable[[], float] = time.monotonic) -> Link:
+def limited(per_minute: Mapping[str, int], clock: Callable[[], float] = time.monotonic) -> OnCall:
     """Refuse calls over the limit of their tool, with the time to wait."""
     calls: deque[tuple[float, str]] = deque()  # those of the last minute
     counts: Counter[str] = Counter()
@@ -45,18 +45,14 @@ def limited(per_minute: Mapping[str, int], clock: Callable[[], float] = time.mon
         calls.append((now, tool))
         counts[tool] += 1
 
-    def link(next: Handler) -> Handler:
-        def handle(request: Request, context: Context) -> Answer:
-            if request.method == "tools/call":
-                for pattern, limit in per_minute.items():
-                    if fnmatchcase(request.name, pattern):
-                        check(request.name, limit)
-                        break
-            return next(request, context)
+    def on_call(call: ToolRequest, next: NextCall) -> Answer:
+        for pattern, limit in per_minute.items():
+            if fnmatchcase(call.name, pattern):
+                check(call.name, limit)
+                break
+        return next(call)
 
-        return handle
-
-    return link
+    return on_call
 
 
-link = limited(PER_MINUTE)
+on_call = limited(PER_MINUTE)

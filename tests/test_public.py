@@ -10,9 +10,10 @@ import portico
 NAMES = """
     Answer AskError Audio BlockingContext Connection Contents Context DefinitionError Elicited
     Embedded Endpoint Handler Image InvalidParams Link McpError MemoryClient Message
-    MissingCapability NameClash Offer Only PorticoError ROOTS RegistrationError Request
-    ResourceLink Response Server StartError Text ToolError ToolResult Transport Version __version__
-    after elicitation run sampling serve url_elicitation wrap
+    MissingCapability NameClash NextCall Offer OnCall OnResult Only PorticoError ROOTS
+    RegistrationError Request ResourceLink Response Server StartError Text ToolError ToolRequest
+    ToolResult Transport Version __version__ after elicitation hooks run sampling serve
+    url_elicitation wrap
 """
 
 

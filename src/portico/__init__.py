@@ -7,6 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from portico.chain.hooks import NextCall as NextCall
+    from portico.chain.hooks import OnCall as OnCall
+    from portico.chain.hooks import OnResult as OnResult
+    from portico.chain.hooks import ToolRequest as ToolRequest
+    from portico.chain.hooks import hooks as hooks
     from portico.chain.only import Only as Only
     from portico.cli.embedded import run as run
     from portico.cli.embedded import serve as serve
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "portico.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
     "portico.chain.only": ("Only",),
     "portico.cli.embedded": ("run", "serve", "wrap"),
     "portico.definitions.definition_error": ("DefinitionError",),

@@ -116,15 +116,19 @@ async def test_an_agent_answers_no_question_that_is_meant_for_a_person() -> None
 
     endpoint = GrantedEndpoint(Kept(), "task:one", ["*"], delegates=True)
     legacy, modern = Session(lambda _: None), b'{"elicitation":{"form":{}},"sampling":{}}'
+    escaped = modern.replace(b"elicit", rb"\u0065licit")
+    twice = escaped.replace(b'"sampling"', b'"elicitation":{},"sampling"')
     legacy.capabilities = {"elicitation": {}, "sampling": {}}
     for version, session, meta in (
         (Version.V2025_11_25, legacy, Meta()),
         (MODERN, None, Meta(client_capabilities=modern)),
+        (MODERN, None, Meta(client_capabilities=escaped)),
+        (MODERN, None, Meta(client_capabilities=twice)),
     ):
         request = Request(method="tools/call", id=b"1", params=b"{}", version=version, meta=meta)
         request.name = "agent_status"
         await endpoint.handle(request, Context(session=session))
-    assert seen == [{"sampling": {}}] * 2
+    assert seen == [{"sampling": {}}] * 4
     answers = {"taskId": "ptk_x", "inputResponses": {"key": {"action": "accept"}}}
     refused = await answered(endpoint, "tasks/update", answers)
     assert refused["error"]["message"].startswith("only a person answers such questions")

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from examples.rate_limit import TOO_MANY_CALLS, limited
-from portico import McpError, Server
+from portico import McpError, Server, hooks
 from tests.examples.served import EACH_ERA, EACH_WAY, served
 
 
@@ -32,7 +32,7 @@ async def test_a_call_over_the_limit_is_told_how_long_to_wait(
     era: Literal["modern", "legacy"],
 ) -> None:
     now = [0.0]
-    link = limited({"search_*": 2, "b*": 1}, clock=lambda: now[0])
+    link = hooks(on_call=limited({"search_*": 2, "b*": 1}, clock=lambda: now[0]))
     async with shop().test_client(era=era, links=[link]) as client:
         for at in (0.0, 20.5):
             now[0] = at
@@ -49,7 +49,8 @@ async def test_a_call_over_the_limit_is_told_how_long_to_wait(
 
 
 async def test_a_tool_without_a_limit_is_not_limited() -> None:
-    async with shop().test_client(links=[limited({"search_*": 0})]) as client:
+    link = hooks(on_call=limited({"search_*": 0}))
+    async with shop().test_client(links=[link]) as client:
         for _ in range(100):
             assert (await client.call_tool("buy")).text == "bought"
         with pytest.raises(McpError, match="more than 0 calls"):

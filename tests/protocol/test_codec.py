@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portico.model.message import Request, Response
 from portico.model.version import Version
-from portico.protocol.codec import error_response
+from portico.protocol.codec import error_response, may_mention
 from portico.protocol.depth import MAX_NESTING
 from portico.protocol.inbound import ClientAnswer, Malformed, RefusedMessage, read, read_message
 
@@ -180,3 +180,28 @@ def test_nesting_is_counted_alike_wherever_a_long_message_is_cut() -> None:
         assert not isinstance(read_message(fine), list)
         with pytest.raises(Malformed, match="nested deeper"):
             read_message(b'{"jsonrpc":"2.0","id":1,"result":{"a":%s,"b":%s}}' % (text, deep))
+
+
+@given(
+    word=st.sampled_from(["task", "elicitation", "io.modelcontextprotocol/tasks"]),
+    escaped=st.sets(st.integers(0, 40)),
+    slash=st.booleans(),
+)
+def test_a_word_is_found_however_its_letters_are_written(
+    word: str, escaped: set[int], slash: bool
+) -> None:
+    letters = [
+        f"\\u{ord(letter):04x}"
+        if place in escaped
+        else "\\/"
+        if letter == "/" and slash
+        else letter
+        for place, letter in enumerate(word)
+    ]
+    raw = f'{{"{"".join(letters)}":1}}'.encode()
+    assert json.loads(raw) == {word: 1}
+    assert may_mention(raw, word.encode())
+
+
+def test_escapes_that_write_no_letters_do_not_count() -> None:
+    assert not may_mention(rb'{"text":"two\nlines, a \"quote\" and a \\"}', b'"task"')

@@ -84,6 +84,18 @@ def test_every_ttl_is_accepted_within_limits_or_refused(doors: Doors, server: st
     assert client.oracle.problems == []
 
 
+@pytest.mark.parametrize("door", ["server", "merged", "executed"])
+@pytest.mark.parametrize("server", ERAS)
+def test_a_task_has_our_id_however_its_key_is_written(doors: Doors, door: str, server: str) -> None:
+    client = doors.client(door, "legacy", server)
+    params = {**client.call_of("slow_compute", {"seconds": 0}), "task": {}}
+    escaped = json.dumps(params).replace('"task"', r'"t\u0061sk"').encode()
+    answer = json.loads(client.answer(client.request("tools/call", escaped)))
+    id = answer["result"]["task"]["taskId"]
+    assert id.startswith("ptk_")
+    assert client.outcome(id)["result"]["content"]
+
+
 @pytest.mark.parametrize("door", ["wrap", "server", "merged"])
 @pytest.mark.parametrize("server", ERAS)
 def test_a_tool_that_forbids_tasks_says_so_only_to_clients_that_want_one(

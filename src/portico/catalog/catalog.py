@@ -13,7 +13,7 @@ from portico.definitions.header_params import header_params
 from portico.model.methods import CAPABILITIES, LIST_KINDS, LISTS
 from portico.model.offer import HeaderParam, Listed, Offer
 from portico.model.version import MODERN, Version
-from portico.protocol.codec import decoded, encode
+from portico.protocol.codec import decoded, encode, may_mention
 from portico.protocol.eras import SERVER_INFO_KEY, Members, members
 from portico.protocol.line_reader import one_line
 from portico.protocol.tasks import (
@@ -361,7 +361,7 @@ def _caching(raw: bytes) -> _Caching:
 
 def _header_params(raw: bytes) -> tuple[HeaderParam, ...]:
     # Few tools have any, and searching the bytes is far faster than walking the schema.
-    if b"x-mcp-header" not in raw and b"\\" not in raw:
+    if not may_mention(raw, b"x-mcp-header"):
         return ()
     try:
         return header_params(_decode_tool(raw).inputSchema)
@@ -372,7 +372,7 @@ def _header_params(raw: bytes) -> tuple[HeaderParam, ...]:
 def _older_tool(raw: bytes, version: Version) -> bytes:
     """Remove an output schema that this version does not allow: none before 2025-06-18, and only
     of objects before 2026-07-28."""
-    if raw.find(b'"outputSchema"') < 0:
+    if not may_mention(raw, b'"outputSchema"'):
         return raw
     fields = members(raw)
     kind = members(fields.get("outputSchema", b"")).get("type", b"")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.model.offer import Listed, Offer
-from portico.protocol.codec import decoded
+from portico.protocol.codec import decoded, may_mention
 from portico.protocol.eras import members
 from portico.protocol.tasks import (
     EXTENSION,
@@ -179,7 +179,7 @@ def can_create_tasks(offer: Offer) -> bool:
     if "tasks" in offer.declared:
         return True
     capabilities = bytes(members(offer.introduction).get("capabilities", b""))
-    if capabilities.find(b"tasks") < 0:
+    if not may_mention(capabilities, b"tasks"):
         return False
     if offer.version.modern:
         return EXTENSION in members(members(capabilities).get("extensions", b""))

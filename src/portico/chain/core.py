@@ -155,6 +155,8 @@ class Core:
                 tasks.is_attentive
                 or request.meta.client_capabilities.find(TASKS) >= 0
                 or request.params.find(TASK) >= 0
+                or request.meta.client_capabilities.find(b"\\") >= 0  # a key may be escaped
+                or request.params.find(b"\\u") >= 0
             ):
                 return self._dispatch_task(request, context)
         elif request.name and not request.uri and request.method == "resources/read":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from portico.chain.hooks import HOOKS, hooks
 from portico.components.classify import Component, ComponentError, read_head
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.types import Link
@@ -73,7 +74,7 @@ def load_middleware(component: Component, imported: Imported) -> LoadedFile:
         raise ComponentError(f"{component.argument}: not middleware; give a Python file")
     loaded = load_file(component, imported=imported)
     if not loaded.links:
-        what = "contains no middleware; define `def link(next):` or give FILE.py:NAME"
+        what = "contains no middleware; define `def on_call(call, next):` or give FILE.py:NAME"
         raise ComponentError(f"{component.argument}: {what}")
     return loaded
 
@@ -157,6 +158,12 @@ def _named(found: Mapping[str, Any], path: str, variable: str) -> LoadedFile:
 
 
 def _links_in(found: Mapping[str, Any], path: str) -> tuple[Link, ...]:
+    own = {name: found[name] for name in HOOKS if callable(found.get(name))}
+    if own and ("link" in found or "links" in found):
+        why = f"`{next(iter(own))}` and a link have no order in one file"
+        raise ComponentError(f"{path}: {why}; write `links = [hooks(...), ...]`")
+    if own:
+        return (hooks(**own),)
     if "link" in found:
         return _checked([found["link"]], f"{path}:link")
     if "links" not in found:
@@ -191,7 +198,7 @@ def _server_in(found: Mapping[str, Any], path: str, *, is_optional: bool) -> Ser
     if not servers:
         if is_optional:
             return None
-        how = f"define `server = Server(...)` or `def link(next):`, or give {path}:NAME"
+        how = f"define `server = Server(...)` or `def on_call(call, next):`, or give {path}:NAME"
         raise ComponentError(f"{path}: contains neither a Server nor a link; {how}")
     names = f" (found: {', '.join(servers)})"
     raise ComponentError(f"{path}: several servers; choose one: {path}:NAME{names}")

@@ -15,7 +15,7 @@ from portico.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOU
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import LISTEN
 from portico.model.types import Answer, Endpoint
-from portico.protocol.codec import encode, error_response
+from portico.protocol.codec import decoded, encode, error_response
 from portico.protocol.eras import members, with_capabilities
 from portico.protocol.tasks import is_about_task
 from portico.providers.task_tool_definitions import TASK_TOOL_NAMES
@@ -147,10 +147,13 @@ def _without_person(request: Request, context: Context) -> Request:
     session = context.session
     if session is not None and _ELICITATION in session.capabilities:
         session.capabilities = _others(session.capabilities)
-    if request.meta.client_capabilities.find(b'"elicitation"') < 0:
+    if not request.meta.client_capabilities:
         return request
-    declared = msgspec.json.decode(request.meta.client_capabilities, type=dict[str, Any])
-    return with_capabilities(request, encode(_others(declared)))
+    # Decoded first: a name may be written with escapes.
+    declared = decoded(request.meta.client_capabilities, dict[str, Any])
+    if declared is not None and _ELICITATION not in declared:
+        return request
+    return with_capabilities(request, encode(_others(declared or {})))
 
 
 def _others(capabilities: Mapping[str, Any]) -> dict[str, Any]:

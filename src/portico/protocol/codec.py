@@ -76,6 +76,14 @@ params_of = msgspec.json.Decoder(WireParams).decode
 any_params_of = msgspec.json.Decoder(_AnyParams).decode
 
 
+def may_mention(raw: bytes, word: bytes) -> bool:
+    """False if a JSON text cannot contain a word, even with escapes. True decides nothing: decode
+    the text before a right depends on it."""
+    if raw.find(word) >= 0 or raw.find(b"\\u") >= 0:
+        return True
+    return b"/" in word and raw.find(b"\\/") >= 0
+
+
 def is_id(raw: bytes) -> bool:
     """True for a string or an integer; null, fractions and all other JSON are not ids."""
     return raw.isdigit() or raw[:1] == b'"' or (raw[:1] == b"-" and raw[1:].isdigit())

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from portico.model.methods import LISTEN
-from portico.protocol.codec import decoded, encode
+from portico.protocol.codec import decoded, encode, may_mention
 from portico.protocol.eras import members
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -89,7 +89,7 @@ def is_about_task(method: str) -> bool:
 
 def may_create(params: bytes, capabilities: bytes) -> bool:
     """True if a call may create a task; fast, with false positives."""
-    return params.find(TASK) >= 0 or capabilities.find(TASKS) >= 0
+    return may_mention(params, TASK) or may_mention(capabilities, TASKS)
 
 
 def task_of(method: str, params: bytes, result: bytes) -> Task | None:
@@ -146,7 +146,7 @@ def with_tasks(capabilities: bytes) -> bytes:
 
 def without_tasks_raw(capabilities: bytes) -> bytes:
     """Do the same with raw JSON; return the same bytes if there were none."""
-    if capabilities.find(b"tasks") < 0 and capabilities.find(b"\\") < 0:
+    if not may_mention(capabilities, b"tasks"):
         return capabilities
     found = members(capabilities)
     fields: dict[str, Any] = dict(found)
@@ -205,7 +205,7 @@ def supports_task(tool: bytes) -> bool:
 
 def support_of(tool: bytes) -> str:
     """Return the task support that a legacy tool's definition declares."""
-    if tool.find(b'"taskSupport"') < 0:
+    if tool.find(b'"taskSupport"') < 0 and tool.find(b"\\u") < 0:
         return ""
     execution = members(members(tool).get("execution", b""))
     return decoded(bytes(execution.get("taskSupport", b'""')), str) or ""
@@ -221,7 +221,7 @@ def with_task_support(tool: bytes) -> bytes:
 
 def without_task_support(tool: bytes) -> bytes:
     """Return a tool's definition without its task support."""
-    if tool.find(b'"taskSupport"') < 0:
+    if tool.find(b'"taskSupport"') < 0 and tool.find(b"\\u") < 0:
         return tool
     fields = members(tool)
     execution = members(fields.get("execution", b""))

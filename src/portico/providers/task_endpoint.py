@@ -13,7 +13,7 @@ from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask, TaskWish
 from portico.model.types import Answer, Handler
 from portico.model.version import Version
-from portico.protocol.codec import encode
+from portico.protocol.codec import encode, may_mention
 from portico.protocol.eras import members
 from portico.protocol.result_fields import identified
 from portico.protocol.tasks import TASK, task_id
@@ -132,7 +132,7 @@ class TaskEndpoint:
             return None
         if request.version.modern:
             return TaskWish() if declares_tasks(request) else None
-        if request.params.find(TASK) < 0 or "task" not in members(request.params):
+        if not may_mention(request.params, TASK) or "task" not in members(request.params):
             return None
         ttl_s = task_wire.requested_ttl_s(request)
         return TaskWish(None if ttl_s is None else ttl_s * 1000)
@@ -392,7 +392,7 @@ def _shorter(first: float | None, second: float | None) -> float | None:
 
 def _drop_task_field(request: Request) -> None:
     """Remove the wish for a task from a call that its own server must not see as one."""
-    if request.params.find(TASK) >= 0:
+    if may_mention(request.params, TASK):
         fields = members(request.params)
         if fields.pop("task", None) is not None:
             request.params = encode(fields)

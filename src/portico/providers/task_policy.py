@@ -4,6 +4,7 @@ from typing import Protocol
 
 from portico.model.context import Context
 from portico.model.message import Request
+from portico.protocol.codec import may_mention
 from portico.protocol.eras import members
 from portico.protocol.tasks import EXTENSION, TASKS
 from portico.providers.task_mode import TaskMode
@@ -46,6 +47,6 @@ class TaskPolicy(Protocol):
 def declares_tasks(request: Request) -> bool:
     """True if a modern request declares the extension for tasks."""
     raw = request.meta.client_capabilities
-    if raw.find(TASKS) < 0 and raw.find(b"\\") < 0:
+    if not may_mention(raw, TASKS):
         return False
     return EXTENSION in members(members(raw).get("extensions", b""))

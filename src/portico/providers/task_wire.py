@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from portico.model.errors import INTERNAL_ERROR, MISSING_CAPABILITY, InvalidParams, McpError
 from portico.model.message import Request, Response
 from portico.model.version import Version
-from portico.protocol.codec import NO_RAW, decoded, encode
+from portico.protocol.codec import NO_RAW, decoded, encode, may_mention
 from portico.protocol.eras import SERVER_INFO_KEY, legacy_result, members, modern_result
 from portico.protocol.result_fields import identified
 from portico.protocol.tasks import EXTENSION, RELATED
@@ -241,7 +241,7 @@ def _modern_payload(payload: bytes | None) -> bytes:
 
 def _without_info(result: bytes) -> bytes:
     """Return a result without the server's identity and its own id of the task."""
-    if result.find(SERVER_INFO_KEY.encode()) < 0 and result.find(RELATED.encode()) < 0:
+    if not any(may_mention(result, key.encode()) for key in (SERVER_INFO_KEY, RELATED)):
         return result
     fields = members(result)
     meta = members(fields.get("_meta", b""))

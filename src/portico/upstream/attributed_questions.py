@@ -10,12 +10,12 @@ from msgspec import Raw
 from portico.catalog.sanitize import sanitize_text
 from portico.model.methods import ELICIT, SAMPLE
 from portico.model.session import Session
-from portico.protocol.codec import decoded, encode
+from portico.protocol.codec import decoded, encode, may_mention
 from portico.protocol.eras import Members, members
 
 SERVER_KEY = "portico/server"
 """In a question's `_meta`: the server that sends it."""
-_ALL_SERVERS = b'"allServers"'
+_ALL_SERVERS = "allServers"
 
 
 def refused_question(method: str, server: str) -> str:
@@ -40,7 +40,7 @@ def named(method: str, params: Members, server: str) -> Members:
     else:
         prompt = _text(params, "systemPrompt") or "The MCP server of this name makes this request."
         shown["systemPrompt"] = Raw(encode(signed(prompt, server)))
-        if bytes(params.get("includeContext", b"")) == _ALL_SERVERS:
+        if _text(params, "includeContext") == _ALL_SERVERS:
             shown["includeContext"] = Raw(b'"thisServer"')
     meta: dict[str, Any] = dict(members(params.get("_meta", b"")))
     shown["_meta"] = Raw(encode({**meta, SERVER_KEY: server}))
@@ -55,8 +55,7 @@ def signed(text: str, server: str) -> str:
 
 def named_result(result: bytes, server: str) -> bytes:
     """Return a modern result with the server's name added to its questions."""
-    # A field name can also be escaped.
-    if result.find(b'"inputRequests"') < 0 and result.find(b"\\u") < 0:
+    if not may_mention(result, b'"inputRequests"'):
         return result
     fields = members(result)
     questions = members(fields.get("inputRequests", b""))

@@ -162,6 +162,8 @@ class Relay:
             return None
         if params.find(TASK) >= 0 or meta.client_capabilities.find(TASKS) >= 0:
             return None  # a task that it creates must be tracked
+        if params.find(b"\\u") >= 0 or meta.client_capabilities.find(b"\\") >= 0:
+            return None  # a key may be escaped
         if route.is_bridged and len(params) > LARGE:
             return None  # a large message is translated only when it is sent
         translate = unchanged

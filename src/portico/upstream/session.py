@@ -19,7 +19,7 @@ from portico.model.errors import (
     AskError,
     McpError,
 )
-from portico.protocol.codec import encode
+from portico.protocol.codec import encode, may_mention
 from portico.protocol.eras import declares, is_level_enabled, members, needed_capability
 from portico.protocol.listen import subscription_of
 from portico.protocol.tasks import RELATED, related_task, task_id, task_in
@@ -264,7 +264,7 @@ class UpstreamSession:
     def _target(self, about: bytes, params: bytes = b"") -> tuple[Call | None, Caller | None]:
         """Return the only call and client that a message of the upstream can belong to."""
         call = self.calls.get(about)
-        if call is None and params.find(_RELATED) >= 0:
+        if call is None and may_mention(params, _RELATED):
             call = self._call_about(related_task(params))
         if call is not None:
             return call, call.caller

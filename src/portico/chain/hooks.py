@@ -1,0 +1,143 @@
+"""Links made of hooks, which get the calls of tools decoded."""
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from portico.model.context import Context
+from portico.model.errors import ToolError
+from portico.model.message import Request, Response
+from portico.model.types import Answer, Handler, Link
+from portico.protocol.codec import encode
+from portico.protocol.exact import with_field
+from portico.protocol.result_fields import error_result, identified
+from portico.state.pending import after
+
+HOOKS = ("on_call", "on_result", "on_error")
+
+
+class ToolRequest(Struct, kw_only=True):
+    """A call of a tool, as hooks see and change it."""
+
+    name: str
+    arguments: dict[str, Any]
+    """Decoded. The tool gets exactly these, whatever the client's spelling of them."""
+    context: Context
+    request: Request
+    """The request as it arrived."""
+
+    def _sent(self, seen: bytes) -> Request:
+        """Return the request to pass on; `seen` are the encoded arguments before any hook."""
+        request = self.request
+        try:
+            arguments = encode(self.arguments)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise TypeError(f"the arguments of {self.name} have no JSON form: {error}") from None
+        if self.name != request.name or arguments != seen:
+            return request.calling(self.name, self.arguments)
+        if self.arguments:  # of two equal keys the server may read the other one
+            request.params = with_field(request.params, "arguments", arguments)
+        return request
+
+
+NextCall = Callable[[ToolRequest], Answer]
+OnCall = Callable[[ToolRequest, NextCall], Answer]
+OnResult = Callable[[ToolRequest, dict[str, Any]], Any]
+"""Returns the result to send, or None for the same; may be `async def`."""
+
+
+class _Call(Struct):
+    arguments: dict[str, Any] | None = None
+
+
+def hooks(
+    *,
+    on_call: OnCall | None = None,
+    on_result: OnResult | None = None,
+    on_error: OnResult | None = None,
+) -> Link:
+    """Return a link that passes calls of tools to `on_call`, and their outcomes to `on_result`, or
+    to `on_error` if they are errors of the protocol."""
+    outcome = _outcome(on_result, on_error)
+
+    def link(next: Handler) -> Handler:
+        def handle(request: Request, context: Context) -> Answer:
+            if request.method != "tools/call":
+                return next(request, context)
+            arguments = request.decode_as(_Call).arguments or {}
+            seen = encode(arguments)
+            call = ToolRequest(
+                name=request.name, arguments=arguments, context=context, request=request
+            )
+
+            def next_call(call: ToolRequest) -> Answer:
+                return next(call._sent(seen), context)
+
+            if on_call is None:
+                return outcome(call, next_call(call))
+            try:
+                answer = on_call(call, next_call)
+            except ToolError as error:
+                return _refusal(call, error)
+            if iscoroutinefunction(on_call):
+                answer = _awaited(call, answer)
+            return outcome(call, answer)
+
+        return handle
+
+    return link
+
+
+async def _awaited(call: ToolRequest, answer: Awaitable[Response]) -> Response:
+    try:
+        return await answer
+    except ToolError as error:
+        return _refusal(call, error)
+
+
+def _refusal(call: ToolRequest, error: ToolError) -> Response:
+    """Return the failure of a tool, which the model gets to read."""
+    request, result = call.request, error_result(str(error))
+    if request.version.modern:
+        result = identified(result, call.context.server_info)
+    return Response(id=request.id, result=encode(result))
+
+
+def _outcome(
+    on_result: OnResult | None, on_error: OnResult | None
+) -> Callable[[ToolRequest, Answer], Answer]:
+    """Return the function that passes an answer to the hook for it."""
+
+    def looked_at(call: ToolRequest, response: Response) -> Any:
+        """Return the hook's value, or what to await for it; None to keep the response."""
+        hook = on_error if response.error else on_result
+        raw = response.error or response.result
+        return hook(call, msgspec.json.decode(raw)) if hook is not None and raw else None
+
+    async def wait(call: ToolRequest, answer: Awaitable[Response]) -> Response:
+        response = await answer
+        value = looked_at(call, response)
+        return _changed(response, await value if isawaitable(value) else value)
+
+    def pass_on(call: ToolRequest, answer: Answer) -> Answer:
+        return after(answer, lambda response: _changed(response, looked_at(call, response)))
+
+    if on_result is None and on_error is None:
+        return lambda call, answer: answer
+    waits = iscoroutinefunction(on_result) or iscoroutinefunction(on_error)
+    return wait if waits else pass_on
+
+
+def _changed(response: Response, value: Any) -> Response:
+    """Return the response with another result or error; the same bytes if it is the same."""
+    if value is None or value == msgspec.json.decode(response.error or response.result):
+        return response
+    if not isinstance(value, dict):
+        raise TypeError(f"a hook returned {type(value).__name__}, not a dict or None")
+    if response.error:
+        return replace(response, error=encode(value), code=int(value.get("code", response.code)))
+    return replace(response, result=encode(value))
