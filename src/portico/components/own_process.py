@@ -5,20 +5,23 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from portico.components.classify import ComponentError, classify
+from portico.components.classify import classify
 from portico.config.schema import ComponentEntry, ServerEntry
+from portico.config.trust import check_code
+from portico.model.errors import PorticoError
 
 _RUN = ("-P", "-m", "portico", "run")
 # -P: modules in the working directory must not be imported.
 
 
 def checked(entry: ComponentEntry) -> ComponentEntry:
-    """Return the entry; with a problem if its file is not a component."""
+    """Return the entry; with a problem if its file is not a component, or not only the user's."""
     if entry.problem or not entry.path:
         return entry
     try:
+        check_code(entry.files)
         classify(entry.path)
-    except ComponentError as error:
+    except PorticoError as error:
         return replace(entry, problem=str(error))
     return entry
 

@@ -1,7 +1,8 @@
-"""Checks who can write a config file, since its commands run as the user."""
+"""Checks who can write a config file, and the code that it names: both run as the user."""
 
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 from portico.config.problems import ConfigError
@@ -32,6 +33,14 @@ def check_owner(path: str, status: os.stat_result) -> None:
         map(os.path.dirname, (os.path.abspath(path), os.path.realpath(path)))
     ):
         _check_folder(path, folder)
+
+
+def check_code(files: Iterable[str]) -> None:
+    """Raise ConfigError if another user can write one of these files; a missing one is left to
+    the reader."""
+    for file in files:
+        with suppress(OSError):
+            check_owner(file, os.stat(file))
 
 
 def _check_folder(path: str, folder: str) -> None:

@@ -10,6 +10,7 @@ from portico.components.load import Imported, load_middleware
 from portico.components.off_loop import load_off_loop
 from portico.components.own_modules import forget_modules
 from portico.config.schema import Config, Timeouts, file_of
+from portico.config.trust import check_code
 from portico.gateway.local_server import LocalEntry, local_entries
 from portico.model.errors import PorticoError
 from portico.model.types import Link
@@ -55,6 +56,7 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
 
 
 def _load(path: str, links: list[Link], servers: dict[str, Server], imported: Imported) -> None:
+    check_code([file_of(path)])
     component = classify(path)
     loaded = load_middleware(component, imported)
     links += loaded.links

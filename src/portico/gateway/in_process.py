@@ -11,6 +11,7 @@ from portico.components.load import import_file, load_file
 from portico.components.off_loop import ImportTimeout, load_off_loop
 from portico.components.own_modules import forget_modules
 from portico.config.schema import ComponentEntry
+from portico.config.trust import check_code
 from portico.gateway.local_server import LocalServer
 from portico.model.context import Context
 from portico.model.errors import PorticoError, TargetError
@@ -156,7 +157,8 @@ class InProcessComponent:
 
 
 def _server_of(entry: ComponentEntry) -> Server:
-    """Import a component's file and return its server; raises ComponentError."""
+    """Import a component's file and return its server; raises PorticoError."""
+    check_code(entry.files)  # it may have changed since the config was read
     component = classify(entry.path)
     if not component.is_file:
         why = "a server of another library, which needs its own process"
