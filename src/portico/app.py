@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from socket import socket
 
+    from portico.auth.own_listeners import ListenerRecord
     from portico.composition_app import CompositionOptions
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
@@ -336,6 +337,7 @@ class _HttpListener:
         named = [host] if host not in (*_LOOPBACK, *_WILDCARDS) else []
         self._hosts = [*named, *hosts]
         self._sockets: list[socket] = []
+        self._record: ListenerRecord | None = None
         self.url = ""
         """The URL for clients, once it is bound."""
 
@@ -353,6 +355,26 @@ class _HttpListener:
         host = _WILDCARDS.get(self._host, self._host)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._sockets[0].getsockname()[1]}/mcp"
+        if self._token is not None:
+            self._write_record()
+
+    def _write_record(self) -> None:
+        """Record our addresses, so that commands of this user send us the token."""
+        from portico.auth.own_listeners import ListenerRecord
+        from portico.config.paths import state_dir
+
+        names = [each.getsockname()[:2] for each in self._sockets]
+        try:
+            self._record = ListenerRecord.write(
+                state_dir(), [(_WILDCARDS.get(host, host), port) for host, port in names]
+            )
+        except OSError as error:
+            why = error.strerror or error
+            report(f"`portico call` and `portico inspect` need --token for this server: {why}")
+
+    def _remove_record(self) -> None:
+        if self._record is not None:
+            self._record.remove()
 
     async def serve(
         self,
@@ -402,15 +424,19 @@ class _HttpListener:
         )
         if watch is not None:
             watch(app.retire_stale)
-        await over_http(
-            app,
-            sockets=self._sockets,
-            drain_s=self.drain_s,
-            drain_notice_s=self._drain_notice_s,
-            ready=announce,
-            stop=stop,
-            running=running,
-        )
+        try:
+            await over_http(
+                app,
+                sockets=self._sockets,
+                drain_s=self.drain_s,
+                drain_notice_s=self._drain_notice_s,
+                ready=announce,
+                stop=stop,
+                running=running,
+                closing=self._remove_record,
+            )
+        finally:
+            self._remove_record()
 
 
 def parse_address(text: str) -> tuple[str, int]:

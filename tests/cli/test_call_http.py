@@ -67,21 +67,23 @@ def test_without_it_the_door_stays_closed_and_says_so(
     said = capfd.readouterr().err
     assert said == (
         f"portico: {server.url} requires a token (HTTP 401 Unauthorized): "
-        "give the right one with --token, --token-file or PORTICO_TOKEN\n"
+        "give it with --token or --token-file: no running Portico of yours listens there\n"
     )
 
 
 def test_a_token_others_could_read_is_not_used_and_that_is_told(
     server: HttpServer,
-    tmp_path: Path,
+    home: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / "token").write_text("x" * 40)
-    (tmp_path / "state" / "token").chmod(0o644)
-    assert main(["call", server.url, "shout", "{}"]) == 1
+    monkeypatch.setenv("PORTICO_HOME", str(home))
+    token = home / "state" / "token"
+    token.chmod(0o644)
+    try:
+        assert main(["call", server.url, "shout", "{}"]) == 1
+    finally:
+        token.chmod(0o600)
     assert "is readable by others" in capfd.readouterr().err
 
 

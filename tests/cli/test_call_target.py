@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from portico.auth.own_listeners import ListenerRecord
 from portico.auth.token import saved_token
 from portico.cli.target import add_options, address_of, component_of, limits_of
 from portico.components.classify import ComponentError
@@ -51,51 +53,66 @@ def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return saved_token(state_dir())
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """A Portico of this user listens at some addresses, on port 8000."""
+    hosts = ("127.0.0.1", "::1", "192.168.1.2")
+    record = ListenerRecord.write(state_dir(), [(host, 8000) for host in hosts])
+    yield
+    record.remove()
+
+
 @pytest.mark.parametrize(
-    ("url", "ours"),
+    ("url", "where"),
     [
-        ("http://127.0.0.1:8000/mcp", True),
-        ("http://localhost/mcp", True),
-        ("http://[::1]:8000/mcp", True),
-        ("https://127.8.9.10/mcp", True),
-        ("http://192.168.1.2/mcp", False),
-        ("http://localhost.evil.test/mcp", False),
-        ("http://127.0.0.1.evil.test/mcp", False),
-        ("http://127.0.0.1@evil.test/mcp", False),
-        ("https://example.test/mcp", False),
+        ("http://127.0.0.1:8000/mcp", "http://127.0.0.1:8000/mcp"),
+        ("http://localhost:8000/mcp?a=b", "http://127.0.0.1:8000/mcp?a=b"),
+        ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
+        ("http://[0:0:0:0:0:0:0:1]:8000/mcp", "http://[::1]:8000/mcp"),
+        ("http://127.0.0.1:8001/mcp", ""),
+        ("http://127.0.0.1/mcp", ""),
+        ("http://127.8.9.10:8000/mcp", ""),
+        ("https://127.0.0.1:8000/mcp", ""),
+        ("http://192.168.1.2:8000/mcp", ""),
+        ("http://localhost.evil.test:8000/mcp", ""),
+        ("http://127.0.0.1.evil.test:8000/mcp", ""),
+        ("http://127.0.0.1@evil.test:8000/mcp", ""),
+        ("https://example.test/mcp", ""),
     ],
 )
-def test_the_token_of_our_own_door_is_for_this_machine_only(
-    url: str, ours: bool, door: str
+def test_the_token_of_our_own_door_is_for_our_own_listeners_only(
+    url: str, where: str, door: str, listening: None
 ) -> None:
     found = address(url)
     assert isinstance(found, Url)
-    assert found.spare_token == (door if ours else "")
+    assert found.token == ""
+    assert found.spare_token(url) == (where, door if where else "")
 
 
-def test_a_token_that_was_given_is_the_only_one(door: str) -> None:
-    found = address("http://127.0.0.1/mcp", "--token", "mine")
+def test_a_token_that_was_given_is_the_only_one(door: str, listening: None) -> None:
+    found = address("http://127.0.0.1:8000/mcp", "--token", "mine")
     assert isinstance(found, Url)
-    assert (found.token, found.spare_token) == ("mine", "")
+    assert (found.token, found.spare_token(found.url)) == ("mine", ("", ""))
     assert door
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "is_shown"),
     [
         ("http://127.0.0.1:8000/mcp", True),
+        ("http://127.0.0.1:8001/mcp", False),
         ("https://example.test/mcp", True),
         ("http://example.test/mcp", False),
-        ("http://192.168.1.2/mcp", False),
+        ("http://192.168.1.2:8000/mcp", False),
     ],
 )
-def test_the_token_of_the_variable_goes_where_nobody_on_the_way_can_read_it(
-    url: str, shown: bool, door: str, monkeypatch: pytest.MonkeyPatch
+def test_the_token_of_the_variable_goes_where_nobody_else_can_read_it(
+    url: str, is_shown: bool, door: str, listening: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PORTICO_TOKEN", "of-the-variable")
     found = address(url)
     assert isinstance(found, Url)
-    assert (found.token, found.spare_token) == ("", "of-the-variable" if shown else "")
+    assert found.spare_token(url) == ((url, "of-the-variable") if is_shown else ("", ""))
     assert door
 
 
@@ -105,12 +122,14 @@ def test_the_token_of_a_file_is_sent_at_once(tmp_path: Path) -> None:
     file.chmod(0o600)
     found = address("https://example.test/mcp", "--token-file", str(file))
     assert isinstance(found, Url)
-    assert (found.token, found.spare_token) == ("of-the-file", "")
+    assert (found.token, found.spare_token(found.url)) == ("of-the-file", ("", ""))
 
 
 def test_looking_for_the_token_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
-    address("http://127.0.0.1/mcp")
+    found = address("http://127.0.0.1/mcp")
+    assert isinstance(found, Url)
+    assert found.spare_token(found.url) == ("", "")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
-from tests.upstream.web_server import Asked, Talk, event, reply, stream, web_server
+from tests.upstream.web_server import Asked, Talk, WebServer, event, reply, stream, web_server
 from tests.upstream.web_talks import FINE, QUICK, Writer, legacy_server, modern_server, refuse
 
 
@@ -362,23 +362,56 @@ async def test_redirects_in_circles_end() -> None:
         assert len(server.asked) < 30
 
 
-async def test_the_spare_token_is_shown_only_when_asked_for() -> None:
+def guarded_server(token: str) -> Talk:
+    """A modern server that requires this token."""
     serve = modern_server(refuse)
 
     async def guarded(asked: Asked, writer: Writer) -> None:
-        if asked.headers.get("authorization") != "Bearer door":
+        if asked.headers.get("authorization") != f"Bearer {token}":
             reply(writer, 401, www_authenticate="Bearer")
         else:
             await serve(asked, writer)
 
-    async with web_server(guarded) as server:
-        async with await connect(Url(server.url, spare_token="door")) as client:
+    return guarded
+
+
+def shown(server: WebServer) -> list[str | None]:
+    return [asked.headers.get("authorization") for asked in server.asked]
+
+
+async def test_the_spare_token_is_shown_only_when_asked_for() -> None:
+    async with web_server(guarded_server("door")) as server:
+        url = Url(server.url, spare_token=lambda url: (url, "door"))
+        async with await connect(url) as client:
             assert await client.list_tools() == []
-        shown = [asked.headers.get("authorization") for asked in server.asked]
-        assert shown == [None, "Bearer door", "Bearer door"]
-    async with web_server(serve) as server:
-        await (await connect(Url(server.url, spare_token="door"))).close()
+        assert shown(server) == [None, "Bearer door", "Bearer door"]
+    async with web_server(modern_server(refuse)) as server:
+        url = Url(server.url, spare_token=lambda url: (url, "door"))
+        await (await connect(url)).close()
         assert "authorization" not in server.asked[0].headers
+
+
+async def test_the_spare_token_goes_only_to_the_url_that_it_is_for() -> None:
+    async with (
+        web_server(guarded_server("door")) as ours,
+        web_server(guarded_server("none")) as other,
+    ):
+        url = Url(other.url, spare_token=lambda _: (ours.url, "door"))
+        async with await connect(url) as client:
+            assert await client.list_tools() == []
+        assert shown(other) == [None]
+        assert shown(ours) == ["Bearer door", "Bearer door"]
+
+
+async def test_the_spare_token_is_shown_no_more_once_its_server_has_gone() -> None:
+    is_there = True
+    async with web_server(guarded_server("door")) as server:
+        url = Url(server.url, spare_token=lambda url: (url, "door") if is_there else ("", ""))
+        async with await connect(url) as client:
+            is_there = False
+            with pytest.raises(TargetError, match="requires a token"):
+                await client.list_tools()
+        assert shown(server) == [None, "Bearer door", None]
 
 
 async def test_a_door_that_stays_closed_is_told() -> None:

@@ -5,7 +5,6 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -138,9 +137,14 @@ async def open_client(
 def _hint(status: object, url: str, options: argparse.Namespace) -> str:
     """How to fix an HTTP error; empty if unknown."""
     if status == 401:
-        if not options.token and options.token_file is None:
-            _fallback_token(url)  # raises the reason if the token cannot be read
-        return "give the right one with --token, --token-file or PORTICO_TOKEN"
+        is_given = options.token or options.token_file is not None
+        # Raises the reason if the token cannot be read.
+        if is_given or _spare_token(url)[0] or url.startswith("https://"):
+            return "give the right one with --token, --token-file or PORTICO_TOKEN"
+        from portico.wires.http_client import is_loopback
+
+        why = ": no running Portico of yours listens there" if is_loopback(url) else ""
+        return f"give it with --token or --token-file{why}"
     if status == 404 and not urlsplit(url).path.strip("/"):
         return "most servers are at /mcp, not at the bare host"
     return ""
@@ -175,27 +179,31 @@ def _url(url: str, options: argparse.Namespace) -> "Address":
     from portico.auth.token import TokenError, given_token
     from portico.wires.streamable_http import Url
 
-    token, spare = options.token, ""
+    def spare_token(url: str) -> tuple[str, str]:
+        try:
+            return _spare_token(url)
+        except TokenError:  # reported later, if the server requires a token
+            return "", ""
+
+    headers = dict(options.header)
     if options.token_file is not None:
         given = given_token(options.token_file)
         assert given is not None
-        token = given.token
-    elif not token:
-        with suppress(TokenError):  # reported later, if the server requires a token
-            spare = _fallback_token(url)
-    return Url(url, headers=dict(options.header), token=token, spare_token=spare)
+        return Url(url, headers=headers, token=given.token)
+    if options.token:
+        return Url(url, headers=headers, token=options.token)
+    return Url(url, headers=headers, spare_token=spare_token)
 
 
-def _fallback_token(url: str) -> str:
-    """A token to send only if the server requires one: PORTICO_TOKEN, or else Portico's own, which
-    is sent only to this machine; TokenError if it cannot be trusted."""
+def _spare_token(url: str) -> tuple[str, str]:
+    """Where to send a token if the server requires one, and the token: PORTICO_TOKEN over https;
+    to a Portico of this user the same, or else its own. TokenError if it cannot be trusted."""
+    from portico.auth.own_listeners import own_listener
     from portico.auth.token import given_token, read_token
     from portico.config.paths import state_dir
-    from portico.wires.http_client import is_loopback
 
-    if not is_loopback(url) and not url.startswith("https://"):
-        return ""  # it would be sent unencrypted
     given = given_token(None)
-    if given is not None:
-        return given.token
-    return (read_token(state_dir()) or "") if is_loopback(url) else ""
+    if given is not None and url.startswith("https://"):
+        return url, given.token
+    where = own_listener(state_dir(), url)
+    return where, (given.token if given else read_token(state_dir()) or "") if where else ""

@@ -33,6 +33,7 @@ async def serve_http(
     stop: asyncio.Event | None = None,
     sockets: list[socket.socket] | None = None,
     running: Running | None = None,
+    closing: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then let running calls finish.
 
@@ -41,7 +42,7 @@ async def serve_http(
     signal during the drain ends the process. `ready` gets the port once clients can connect. An
     address that is not available raises OSError before anything is served. `sockets` come from
     `bind`, if it was already called. `running` is entered before the first connection is accepted,
-    and exited after the last request.
+    and exited after the last request. `closing` is called before the sockets are closed.
     """
     sockets = sockets or bind(host, port)
     stop = stop or asyncio.Event()
@@ -69,6 +70,8 @@ async def serve_http(
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not serving.done():
                 app.begin_drain()
+                if closing is not None:
+                    closing()
                 server.stop_accepting()
                 await app.drain(drain_s)
         finally:

@@ -26,6 +26,11 @@ MAX_ERROR_BODY = 64 * 1024
 NO_RESULT = "ended its response without a result"
 
 
+def no_spare_token(url: str) -> tuple[str, str]:
+    """Return no token."""
+    return "", ""
+
+
 class Site(Struct, frozen=True):
     """The URL of a server, with the headers and token to send."""
 
@@ -33,8 +38,9 @@ class Site(Struct, frozen=True):
     title: str = ""
     headers: Mapping[str, str] = NO_HEADERS
     token: str = ""
-    spare_token: str = ""
-    """A token to send only if the server requires one, and never unencrypted."""
+    spare_token: Callable[[str], tuple[str, str]] = no_spare_token
+    """Returns the URL to use if a server at this URL requires a token, and the token; both are
+    empty if it must get none."""
     max_message: int = MAX_MESSAGE
     max_connections: int = MAX_CONNECTIONS
     """Connections with a pending request; open streams and notifications are exempt."""
@@ -69,15 +75,9 @@ class HttpClient:
             if why := header_problem(name, value):
                 raise self.failure(f"cannot be contacted: {why}", "start").error()
         self.url = site.url
-        self._is_loopback = is_loopback(site.url)
         self._token = site.token
-        # Requests to this machine do not go through a proxy.
-        self._pool = Pool(
-            site.headers,
-            CONNECT_S,
-            is_direct=self._is_loopback,
-            max_connections=site.max_connections,
-        )
+        self._sends_spare_token = False
+        self._pool = self._new_pool()
 
     @asynccontextmanager
     async def send(
@@ -95,7 +95,7 @@ class HttpClient:
         for _ in range(MAX_REDIRECTS + 1):
             try:
                 response = started or await self._pool.send(
-                    method, url, self._with_token(headers), content, is_exempt=is_exempt
+                    method, url, self._with_token(url, headers), content, is_exempt=is_exempt
                 )
                 started = None
                 try:
@@ -106,7 +106,11 @@ class HttpClient:
                     if 300 <= response.status < 400:
                         url = self._redirected(response, url)
                         continue
-                    if response.status == 401 and self._use_spare_token():
+                    if response.status == 401 and (token_url := self._use_spare_token(url)):
+                        if parse_url(token_url).origin != parse_url(url).origin:
+                            await self._pool.close()
+                            self._pool = self._new_pool()
+                        url = token_url
                         continue
                     raise BrokenResponse(await self._error_response(response))
                 finally:
@@ -130,7 +134,7 @@ class HttpClient:
         """Start a request if a connection is idle; `on_ready` gets its response, with which `send`
         continues."""
         try:
-            return self._pool.begin(method, url, self._with_token(headers), content, on_ready)
+            return self._pool.begin(method, url, self._with_token(url, headers), content, on_ready)
         except InvalidRequest:
             return None  # `send` will report it
 
@@ -167,7 +171,18 @@ class HttpClient:
         """Close all connections."""
         await self._pool.close()
 
-    def _with_token(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+    def _new_pool(self) -> Pool:
+        return Pool(
+            self.site.headers,
+            CONNECT_S,
+            # Requests to this machine do not go through a proxy.
+            is_direct=is_loopback(self.site.url),
+            max_connections=self.site.max_connections,
+        )
+
+    def _with_token(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        if self._sends_spare_token:  # another server may be there by now
+            self._token = self.site.spare_token(url)[1]
         return {**headers, "authorization": f"Bearer {self._token}"} if self._token else headers
 
     def _redirected(self, response: Http1Response, url: str) -> str:
@@ -181,12 +196,17 @@ class HttpClient:
             self.url = following
         return following
 
-    def _use_spare_token(self) -> bool:
-        is_private = self._is_loopback or self.site.url.startswith("https://")
-        if self._token or not self.site.spare_token or not is_private:
-            return False
-        self._token = self.site.spare_token
-        return True
+    def _use_spare_token(self, url: str) -> str:
+        """Send the spare token from now on; return the URL to use, empty if it must not be sent."""
+        if self._token or self._sends_spare_token:
+            return ""
+        following, token = self.site.spare_token(url)
+        if not token:
+            return ""
+        self._sends_spare_token = True
+        if url == self.url:
+            self.url = following
+        return following
 
     async def _error_response(self, response: Http1Response) -> Failure:
         body = await self._read_body(response, MAX_ERROR_BODY, truncates=True)
