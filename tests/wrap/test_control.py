@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -195,9 +195,23 @@ def test_those_who_come_and_say_nothing_take_no_place_from_others(home: Path, wo
         for one in mute:
             one.connect(str(wrap.socket))
         assert wrap.said("one") == "one"
+        assert servers(home, "list").returncode == 0
         for one in mute:
             one.close()
-        until(lambda: servers(home, "list").returncode == 0, "nobody is let in any more")
+
+
+def test_the_oldest_connection_that_has_sent_nothing_makes_room(home: Path, words: Path) -> None:
+    with Standing(home, "--", *shelf(words)) as wrap, ExitStack() as open_ones:
+        wrap.initialize()
+        wrap.reachable()
+        speakers = [open_ones.enter_context(reached(wrap)) for _ in range(15)]
+        for speaker in speakers:
+            assert answer(speaker, b'{"do": "status"}')["ok"] is True
+        mute = open_ones.enter_context(reached(wrap))
+        late = open_ones.enter_context(reached(wrap))
+        assert mute.recv(1) == b""
+        for speaker in (late, *speakers):
+            assert answer(speaker, b'{"do": "status"}')["ok"] is True
 
 
 def test_what_a_killed_process_left_is_cleared_away(home: Path, words: Path) -> None:

@@ -35,7 +35,8 @@ ControlRequest = Mapping[str, Any]
 MAX_LINE = 64 * 1024
 _MAX_ANSWER = 16 * 1024 * 1024
 _MAX_CONNECTIONS = 16
-_IDLE_S = 30.0
+_FIRST_LINE_S, _IDLE_S = 2.0, 30.0
+"""How long to wait for the first line of a connection, and for each further one."""
 _SANDBOX_OFFSET = 10_000_000
 """Added to a pid in a sandbox when a process in another sandbox has the same one."""
 
@@ -64,6 +65,8 @@ class Control:
         self.name = f"{os.getpid()}{SUFFIX}"
         self._server: asyncio.Server | None = None
         self._connections = Background()
+        self._silent: dict[asyncio.Task[None], None] = {}
+        """The connections that have sent nothing yet, the oldest first."""
 
     async def open(self) -> None:
         """Start listening; raise OSError on failure."""
@@ -100,30 +103,46 @@ class Control:
         self._connections.add(task)
         try:
             peer = writer.get_extra_info("socket")
-            if (
-                len(self._connections) <= _MAX_CONNECTIONS
-                and self._server is not None
-                and is_same_user(peer)
-            ):
-                await self._serve_requests(reader, writer)
+            if self._server is not None and is_same_user(peer) and self._has_room():
+                self._silent[task] = None
+                await self._serve_requests(task, reader, writer)
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass  # the client disconnected or is idle, or we shut down
         finally:
+            self._silent.pop(task, None)
             self._connections.discard(task)
             writer.close()
 
+    def _has_room(self) -> bool:
+        """True if one more client can be served; the oldest that has sent nothing makes room."""
+        if len(self._connections) <= _MAX_CONNECTIONS:
+            return True
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        del self._silent[oldest]
+        self._connections.discard(oldest)
+        oldest.cancel()
+        return True
+
     async def _serve_requests(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        task: "asyncio.Task[None]",
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
+        limit_s = _FIRST_LINE_S
         while True:
             try:
-                async with asyncio.timeout(_IDLE_S):
+                async with asyncio.timeout(limit_s):
                     line = await reader.readline()
+                limit_s = _IDLE_S
             except ValueError:  # asyncio's error for a line beyond its limit
                 await _send_reply(writer, _failed(f"the line is longer than {MAX_LINE} bytes"))
                 return
             if not line:
                 return
+            self._silent.pop(task, None)
             request, command = self._read(line)
             if isinstance(command, HandOver):
                 await _hand_over(command, request, writer)
