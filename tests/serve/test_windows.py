@@ -318,6 +318,17 @@ def test_another_account_in_the_environment_is_another_gateway(windows: Windows)
     assert len(windows.owners()) == 2
 
 
+@pytest.mark.parametrize("name", ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"])
+def test_another_home_is_another_gateway(windows: Windows, tmp_path: Path, name: str) -> None:
+    usual, other = windows.open(), windows.open(**{name: str(tmp_path)})
+    known(usual)
+    known(other)
+    assert who(usual, "two") != who(other, "two")
+    again = windows.open(**{name: str(tmp_path)})
+    assert who(again, "two") == who(other, "two")
+    assert len(windows.owners()) == 2
+
+
 def test_a_variable_that_the_config_takes_only_now_parts_no_windows(windows: Windows) -> None:
     first = windows.open(ACCOUNT="ana")
     known(first)

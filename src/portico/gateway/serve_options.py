@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from portico.gateway.local_server import LocalEntry
 
 
+_FOLDERS = {
+    "XDG_CONFIG_HOME": ".config",
+    "XDG_DATA_HOME": ".local/share",
+    "XDG_STATE_HOME": ".local/state",
+    "XDG_CACHE_HOME": ".cache",
+}
+"""The folders of a user's programs, and where each is usually."""
+
+
 class ServeOptions(Struct, frozen=True):
     """The config to serve, and how."""
 
@@ -55,10 +64,29 @@ class ServeOptions(Struct, frozen=True):
         return key_of(self.config.path, self.group)
 
     def account(self) -> str:
-        """Return a digest of the environment variables that the config uses: another token is
-        another account. Empty if it uses none."""
+        """Return a digest of the environment variables that the config uses, and of unusual user
+        folders: another token or home is another account. Empty if it has neither."""
         taken = [(name, os.environ.get(name, "")) for name in sorted(self.config.variables)]
+        taken += unusual_folders()
         return _digest(*map(repr, taken)) if taken else ""
+
+
+def unusual_folders() -> list[tuple[str, str]]:
+    """Return the variables of the user's folders that are not as usual: servers find their
+    settings and logins there."""
+    import pwd
+
+    try:
+        usual = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a container's user may have no entry
+        usual = ""
+    home = os.path.expanduser("~")
+    found = [] if home == usual else [("HOME", home)]
+    for name, below in _FOLDERS.items():
+        folder = os.environ.get(name) or os.path.join(home, below)
+        if folder != os.path.join(home, below):
+            found.append((name, folder))
+    return found
 
 
 def key_of(path: str, group: str | None = None) -> str:
