@@ -122,10 +122,19 @@ async def test_a_dead_twin_is_replaced_with_the_next_start() -> None:
     first, _ = await opened(Command(("cat",)))
     [twin] = await asyncio.to_thread(twins)
     os.kill(twin, signal.SIGKILL)
+    await asyncio.to_thread(until, lambda: has_ended(twin), "the twin still runs")
     second, _ = await opened(Command(("cat",)))
     assert await asyncio.to_thread(twins, other_than=twin)
     for wire in (first, second):
         await wire.close()
+
+
+def has_ended(pid: int) -> bool:
+    """True once a process has ended, even if nobody has waited for it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def twins(other_than: int = 0) -> list[int]:
