@@ -383,6 +383,29 @@ def test_a_store_of_a_newer_format_is_refused_in_its_own_words(
     assert "newer" in capsys.readouterr().err
 
 
+def test_a_damaged_record_is_named_and_removed_after_a_confirmation_only(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = (stored(home, finished) for _ in range(2))
+    with closing(sqlite3.connect(home / "home" / "state" / "tasks.db")) as db, db:
+        db.execute("UPDATE tasks SET record = zeroblob(100) WHERE id = ?", (bad.id,))
+    for _ in range(2):
+        assert main(["tasks", "list"]) == 0
+        out, err = capsys.readouterr()
+        assert good.id[:12] in out
+        assert bad.id[:12] not in out
+        assert f"portico: 1 task cannot be read: {bad.id}; remove damaged records with" in err
+    assert main(["tasks", "prune", "--damaged"]) == 1
+    assert "1 task would be removed with their results: confirm it" in capsys.readouterr().err
+    assert main(["tasks", "prune", "--finished", "--damaged"]) == 2
+    capsys.readouterr()
+    assert main(["tasks", "prune", "--damaged", "--yes"]) == 0
+    assert capsys.readouterr().out == "removed 1 task\n"
+    assert main(["tasks", "list", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert ([task["id"] for task in json.loads(out)], err) == ([good.id], "")
+
+
 def test_a_damaged_store_is_refused_in_its_own_words(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from portico.windows.control import send_command
 from tests.serve.task_windows import TaskWindow, TaskWindows, all_gone
 from tests.serve.test_windows import SERVER
-from tests.support.running import Piped
+from tests.support.running import WAIT_S, Piped
 from tests.wrap.faults import until, wrap_command
 
 pytestmark = pytest.mark.slow
@@ -136,6 +137,53 @@ def test_a_store_that_is_damaged_while_a_gateway_runs_is_refused_until_it_is_res
     assert "effect 2" in str(window.outcome(window.submitted("effect", number=2, ms=1)))
     window.close_input()
     assert until(lambda: not windows.processes()), "the owner stays"
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_store_that_a_newer_portico_migrates_is_refused_from_then_on(
+    windows: TaskWindows, modern: bool
+) -> None:
+    window = windows.open(modern=modern)
+    task = window.submitted("effect", number=1, ms=1)
+    window.outcome(task)
+    with closing(sqlite3.connect(windows.state / "tasks.db")) as database:
+        database.execute("PRAGMA user_version = 99")
+        before = database.execute("SELECT * FROM tasks").fetchall()
+        for id in (
+            window.submit("effect", number=2, ms=1),
+            window.begin("tasks/cancel", taskId=task),
+            window.begin("tasks/get", taskId=task),
+        ):
+            message = error(window, id)
+            assert "it has format 99, of a newer Portico" in message
+            assert message.endswith("; end it with `portico stop`")
+        assert "text" in plain(window)
+        assert database.execute("SELECT * FROM tasks").fetchall() == before
+    window.close_input()
+    assert until(lambda: not windows.processes()), "the owner stays"
+
+
+def test_a_damaged_record_of_one_task_stops_no_other_and_is_named_in_the_status(
+    windows: TaskWindows,
+) -> None:
+    window = windows.open()
+    good, bad = (window.submitted("effect", number=n, ms=1) for n in (1, 2))
+    ended = window.outcome(good)
+    window.outcome(bad)
+    with closing(sqlite3.connect(windows.state / "tasks.db")) as database, database:
+        (record,) = database.execute("SELECT record FROM tasks WHERE id = ?", (bad,)).fetchone()
+        flipped = bytes([*record[:50], record[50] ^ 1, *record[51:]])
+        database.execute("UPDATE tasks SET record = ? WHERE id = ?", (flipped, bad))
+    assert "error" in window.answer_to(window.begin("tasks/get", taskId=bad))
+    assert window.outcome(good) == ended
+    assert "effect 3" in str(window.outcome(window.submitted("effect", number=3, ms=1)))
+    control = str(windows.state / "control")
+
+    def warned() -> bool:
+        status = send_command(control, f"{windows.owner()}.sock", "status", WAIT_S) or {}
+        return any(f"task {bad} cannot be read" in one for one in status.get("warnings", ()))
+
+    assert until(warned)
 
 
 def test_a_store_that_is_overwritten_in_place_keeps_no_call_from_working(

@@ -118,6 +118,21 @@ async def test_an_older_format_is_migrated(path: Path) -> None:
     assert rows == [(207,)] * 3
 
 
+async def test_a_format_that_becomes_newer_while_it_is_open_is_refused(path: Path) -> None:
+    async with opened(path) as old:
+        await old.write(add("before"))
+        assert await old.read(words) == ["before"]
+        async with opened(path, NEW) as new:
+            await new.write(add("by the newer one"))
+            for job in (old.write(add("after")), old.read(words)):
+                with pytest.raises(StoreError) as refused:
+                    await job
+                told = f"cannot use the word store {path}: it has format 2, of a newer Portico"
+                assert str(refused.value).startswith(told)
+                assert str(refused.value).endswith("; end it with `portico stop`")
+            assert await new.read(words) == ["before", "by the newer one"]
+
+
 async def test_a_newer_format_is_refused_and_not_changed(path: Path) -> None:
     async with opened(path, NEW) as database:
         await database.write(add("a"))

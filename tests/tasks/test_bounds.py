@@ -185,9 +185,12 @@ def test_a_full_disk_refuses_tasks_before_they_are_accepted(tmp_path: Path) -> N
 
 
 async def everything(store: TaskStore, id: str) -> object:
-    """All that the store has of the first page of tasks, and of one of them."""
+    """All that the store has of the first page of tasks, and of one of them; raises StoreError for
+    damage, also if it was set aside."""
     page = await store.page(ME)
     task = await store.get(ME, id)
+    if await store.damaged() == [id]:
+        raise StoreError("restore it")
     assert page is not None
     assert task is not None
     return page, task, await store.input(task), await store.result(task)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +16,16 @@ from portico.tasks.record import (
     QUEUED,
     RUNNING,
     STARTING,
+    Clocks,
     TaskLimits,
     TaskRecord,
     TaskRefused,
 )
-from portico.tasks.store import TaskStore
-from tests.support.task_stores import OpenStore, SetClocks, claimed, running
+from portico.tasks.store import TaskStore, tasks_in_folder
+from tests.support.task_stores import OpenStore, SetClocks, claimed, opener, running
 
 ME, OTHER = "local", "other"
+DAY_S = 86400.0
 
 
 async def test_a_submitted_task_is_stored(opened: OpenStore, now: SetClocks) -> None:
@@ -325,6 +328,78 @@ async def test_a_clock_that_jumps_ahead_and_back_removes_nothing(
         assert await store.get(ME, task.id) is not None
 
 
+async def test_a_clock_that_stays_ahead_is_believed_after_a_day(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        await completed(store, ttl_s=60)
+        now.wall += 31 * DAY_S
+        for _ in range(23):
+            assert await store.prune() == 0
+            now.advance(3600)
+        assert await store.prune() == 0
+        now.advance(3601)
+        assert await store.prune() == 1
+
+
+async def test_time_that_passes_while_a_store_is_open_is_believed(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        await completed(store, ttl_s=60)
+        now.advance(31 * DAY_S)
+        assert await store.prune() == 1
+
+
+async def test_a_start_with_a_clock_that_is_ahead_removes_nothing_for_a_day(
+    tmp_path: Path, now: SetClocks
+) -> None:
+    opened = opener("file", tmp_path, now)
+    async with opened() as store:
+        old = await completed(store)
+    now.wall += 31 * DAY_S
+    now.steady = 10.0  # the system has started again
+    for _ in range(3):  # and so has Portico
+        async with opened() as store:
+            new = await completed(store)  # by the wrong clock
+            assert await store.prune() == 0
+            now.advance(600)
+    now.wall -= 31 * DAY_S
+    async with opened() as store:
+        assert await store.prune() == 0
+        found = [await store.get(ME, task.id) for task in (old, new)]
+        assert None not in found
+
+
+@pytest.mark.parametrize("away_s", [0.9 * DAY_S, 3 * DAY_S])
+async def test_a_start_after_a_long_time_removes_old_tasks_a_day_later(
+    tmp_path: Path, now: SetClocks, away_s: float
+) -> None:
+    opened = opener("file", tmp_path, now)
+    async with opened() as store:
+        await completed(store, ttl_s=60)
+    now.advance(away_s)
+    async with opened() as store:
+        assert await store.prune() == (1 if away_s < DAY_S else 0)
+    now.advance(3600)
+    async with opened() as store:  # another process has looked meanwhile
+        assert await store.prune() == 0
+        now.advance(DAY_S)
+        assert await store.prune() == (0 if away_s < DAY_S else 1)
+
+
+async def test_a_suspended_system_is_no_doubt_about_its_clock(tmp_path: Path) -> None:
+    now = SetClocks()
+    uptime = [100.0]
+    clocks = Clocks(lambda: now.wall, lambda: now.steady, lambda: uptime[0])
+    store = tasks_in_folder(str(tmp_path), clocks=clocks)
+    await completed(store, ttl_s=60)
+    now.wall += 8 * 3600
+    uptime[0] += 8 * 3600
+    assert await store.prune() == 1
+    await store.close()
+
+
 async def test_a_lease_from_before_a_restart_of_the_system_has_expired(
     opened: OpenStore, now: SetClocks
 ) -> None:
@@ -355,9 +430,9 @@ async def test_finished_tasks_expire_by_age_but_are_kept_for_a_while(
         assert [await store.prune(), await store.prune()] == [1, 0]
 
 
-async def completed(store: TaskStore, kind: str = "tool") -> TaskRecord:
+async def completed(store: TaskStore, kind: str = "tool", ttl_s: float | None = None) -> TaskRecord:
     """A task that was submitted and has ended."""
-    await store.submit(ME, kind, b"")
+    await store.submit(ME, kind, b"", ttl_s)
     _, lease = await running(store, kind)
     done = await store.finish(lease, COMPLETED, b"")
     assert done is not None

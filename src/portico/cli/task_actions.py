@@ -181,18 +181,23 @@ def taken_by(kind: str) -> tuple[str, int | None]:
 
 
 async def prune(store: "TaskStore", options: argparse.Namespace) -> int:
-    """Remove expired tasks, or all finished ones; 1 if the user declined."""
-    if not options.finished:
-        removed = await store.prune()
-    else:
-        finished = [task async for task in every_task(store) if task.is_finished]
-        count = sum(not task.is_held for task in finished)
+    """Remove expired tasks, all finished or all damaged ones; 1 if the user declined."""
+    if options.finished or options.damaged:
+        finished = [task async for task in every_task(store) if task.is_finished]  # finds damage
+        damaged = len(await store.damaged())
+        count = damaged if options.damaged else sum(not task.is_held for task in finished)
+        kind = "damaged" if options.damaged else "finished"
         effect = f"{counted(count, 'task')} would be removed with their results"
-        question = f"Remove {counted(count, 'finished task')} with their results?"
+        question = f"Remove {counted(count, f'{kind} task')} with their results?"
         if count and not options.yes and not await is_confirmed(question, effect):
             Screen(sys.stderr).print("portico: nothing was removed")
             return 1
+    if options.damaged:
+        removed = await store.remove_damaged()
+    elif options.finished:
         removed = await store.remove_finished(LOCAL)
+    else:
+        removed = await store.prune()
     from portico.cli.task_changes_command import uncollected
 
     kept = await uncollected(store)

@@ -27,7 +27,7 @@ portico tasks list [--state STATE] [--limit N] [--json]
        portico tasks diff ID [--json]
        portico tasks collect ID [--branch]
        portico tasks discard ID [--yes]
-       portico tasks prune [--finished [--yes]] [--json]"""
+       portico tasks prune [(--finished | --damaged) [--yes]] [--json]"""
 _ACTIONS = {
     "list": "show the tasks, newest first",
     "show": "show everything about a task: its events, questions and result",
@@ -46,7 +46,7 @@ _OPTION_ACTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("form", "question"), ("answer",)),
     "all": ("cancel",),
     "branch": ("collect",),
-    "finished": ("prune",),
+    **dict.fromkeys(("finished", "damaged"), ("prune",)),
     "yes": ("prune", "discard"),
 }
 _WITHOUT_ID = ("list", "prune")
@@ -188,8 +188,11 @@ def _options(argv: list[str]) -> argparse.Namespace:
         parser.error(f"{action} takes one ID")
     if options.form is not None and len(words) > 1:
         parser.error("give either an ANSWER or --form, not both")
-    if options.yes and action == "prune" and not options.finished:
-        parser.error("--yes works only with --finished; expired tasks need no confirmation")
+    if options.finished and options.damaged:
+        parser.error("give either --finished or --damaged, not both")
+    if options.yes and action == "prune" and not (options.finished or options.damaged):
+        why = "expired tasks need no confirmation"
+        parser.error(f"--yes works only with --finished and --damaged; {why}")
     return options
 
 
@@ -219,7 +222,8 @@ def _parser() -> Parser:
     valued(add, "--question", str, "KEY", what)
     add("--all", action="store_true", help="with cancel: all tasks that are not finished")
     add("--finished", action="store_true", help="with prune: all finished tasks")
-    add("--yes", action="store_true", help="with discard and prune --finished: do not ask")
+    add("--damaged", action="store_true", help="with prune: all tasks with damaged records")
+    add("--yes", action="store_true", help="with discard, --finished and --damaged: do not ask")
     add("--branch", action="store_true", help="with collect: leave the changes as a branch")
     parser.add_json()
     return parser

@@ -111,6 +111,11 @@ async def show_list(
     if options.json:
         screen.data([await task_data(store, task) for task in tasks])
         return
+    damaged = await store.damaged()
+    if damaged:
+        named = f"{counted(len(damaged), 'task')} cannot be read: {', '.join(damaged)}"
+        how = "remove damaged records with `portico tasks prune --damaged`"
+        Screen(sys.stderr).print(f"portico: {named}; {how}")
     if not tasks:
         screen.print("no tasks" if options.state is None else f"no tasks are {options.state}")
         return

@@ -378,7 +378,7 @@ class GatewayApp:
             "log": self._options.config.gateway.log or log_file(),
             "url": self.url,
             "disabled": registry.config.disabled,
-            "warnings": [*registry.config.warnings, *self._links_warning()],
+            "warnings": [*registry.config.warnings, *self._links_warning(), *self._task_warnings()],
             "coroutines": len(asyncio.all_tasks()),
             **self._with_tasks(registry.status()),
         }
@@ -386,6 +386,9 @@ class GatewayApp:
     def _with_tasks(self, status: dict[str, Any]) -> dict[str, Any]:
         running = self.tasks.running if self.tasks is not None else 0
         return {**status, "gateway": {**status["gateway"], "tasks_running": running}}
+
+    def _task_warnings(self) -> list[str]:
+        return [] if self.tasks is None else self.tasks.warnings
 
     def _links_warning(self) -> list[str]:
         words = self._links_problem

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = TaskMode(is_unknown=True)
 _OUTPUT = b'"outputSchema"'
+_MAX_DAMAGED = 20
 
 
 class TaskMembers(Protocol):
@@ -85,6 +86,13 @@ class GatewayTasks:
     def running(self) -> int:
         """The number of tasks that run here."""
         return self.host.worker.running if self.is_open else 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """The tasks whose records are damaged, for the operator."""
+        damaged = self.host.worker.damaged[:_MAX_DAMAGED] if self.is_open else []
+        why = "its record is damaged; `portico tasks prune --damaged` removes it"
+        return [f"task {id} cannot be read: {why}" for id in damaged]
 
     @property
     def is_busy(self) -> bool:

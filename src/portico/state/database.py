@@ -108,6 +108,10 @@ class FileDatabase:
             except sqlite3.Error as error:
                 raise self.failure(error) from error
 
+    def check_format(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreError if a newer Portico has changed the format, in a transaction."""
+        database_file.check_format(connection, self._path, self._format)
+
     def identity(self) -> tuple[int, int]:
         """Identify the file, since it may be moved away while it is open."""
         try:
@@ -210,6 +214,7 @@ class _Worker:
         try:
             connection = self._connected()
             connection.execute(self._begin)
+            self._database.check_format(connection)
             for job in batch:
                 job.run(connection)
             connection.execute("COMMIT")

@@ -81,6 +81,14 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
+def check_format(connection: sqlite3.Connection, path: str, format: DatabaseFormat) -> None:
+    """Raise StoreError if a newer Portico has migrated the database since it was opened."""
+    found = _number(connection, "user_version")
+    if found > format.number:
+        why = f"it has format {found}, of a newer Portico, which this process does not know"
+        raise StoreError(f"cannot use the {format.name} {path}: {why}; end it with `portico stop`")
+
+
 def build(connection: sqlite3.Connection, format: DatabaseFormat) -> None:
     """Create the tables of an empty database."""
     connection.execute(f"PRAGMA application_id = {format.application_id}")

@@ -62,12 +62,26 @@ class TaskRefused(PorticoError):
     """The store does not accept an operation: a limit is reached, or the state forbids it."""
 
 
+def _uptime() -> float:
+    """The time since the system started, with the time in which it was suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Clocks(NamedTuple):
     """The wall clock, for ages; and a steady one, for leases, that all processes share."""
 
     wall: Callable[[], float] = time.time
     # Time since the system started, on Linux and macOS: the same in every process.
     steady: Callable[[], float] = time.monotonic
+    uptime: Callable[[], float] | None = None
+    """The steady clock, if that also counts the time in which the system was suspended."""
+
+    def offset(self) -> float:
+        """The wall clock compared with the time that has passed: it changes if the clock is set."""
+        return self.wall() - (self.uptime or self.steady)()
+
+
+SYSTEM_CLOCKS = Clocks(uptime=_uptime)
 
 
 class TaskLimits(Struct, frozen=True, kw_only=True):

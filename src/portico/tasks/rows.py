@@ -11,6 +11,7 @@ from portico.state.database_file import DatabaseFormat
 from portico.state.store_error import StoreError
 from portico.tasks.record import QUEUED, TaskEvent, TaskLimits, TaskRecord
 
+DAY_S = 86400.0
 _DIGEST = 16
 _ENCODE = json.Encoder().encode
 _DECODE = json.Decoder(TaskRecord).decode
@@ -58,9 +59,26 @@ UPDATE tasks SET finished_at =
 CREATE INDEX finished_of ON tasks (principal, substr(kind, instr(kind, '@') + 1), finished_at)
     WHERE open = 0
 """
-FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA, _FINISHED_AT))
+_KEPT = """
+ALTER TABLE tasks ADD COLUMN damaged_at REAL;
+CREATE INDEX damaged ON tasks (damaged_at) WHERE damaged_at IS NOT NULL;
+CREATE TABLE ages (seen_at REAL NOT NULL, kept_until REAL NOT NULL)
+"""
+FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA, _FINISHED_AT, _KEPT))
+_UNDAMAGED = "SELECT seq, id, record FROM tasks WHERE damaged_at IS NULL"
+_EACH = "SELECT value FROM json_each(?)"
 Payload = tuple[bytes | None, str | None, str]
 """The data, or the name of its file; and its digest."""
+
+
+class DamagedRecord(StoreError):
+    """The record of one task cannot be read."""
+
+    def __init__(self, seq: int, id: str) -> None:
+        self.seq = seq
+        why = "its record is damaged; it was set aside, and the other tasks continue"
+        how = "`portico tasks prune --damaged` removes it"
+        super().__init__(f"cannot read task {id}: {why}; {how}")
 
 
 def insert(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> None:
@@ -102,7 +120,8 @@ def visible(db: sqlite3.Connection, principal: str, id: str, now: float) -> Task
     """
     return _one(
         db.execute(
-            "SELECT record FROM tasks WHERE principal = ? AND id = ? AND expires_at > ?",
+            "SELECT seq, id, record FROM tasks "
+            "WHERE principal = ? AND id = ? AND expires_at > ? AND damaged_at IS NULL",
             (principal, id, now),
         )
     )
@@ -110,12 +129,12 @@ def visible(db: sqlite3.Connection, principal: str, id: str, now: float) -> Task
 
 def by_id(db: sqlite3.Connection, id: str) -> TaskRecord | None:
     """Find a task for its worker."""
-    return _one(db.execute("SELECT record FROM tasks WHERE id = ?", (id,)))
+    return _one(db.execute(f"{_UNDAMAGED} AND id = ?", (id,)))
 
 
 def successor(db: sqlite3.Connection, id: str) -> TaskRecord | None:
     """Find the task that resumes this one."""
-    return _one(db.execute("SELECT record FROM tasks WHERE resumes = ?", (id,)))
+    return _one(db.execute(f"{_UNDAMAGED} AND resumes = ?", (id,)))
 
 
 def page(
@@ -123,11 +142,10 @@ def page(
 ) -> list[tuple[int, TaskRecord]]:
     """A principal's tasks with their sequence numbers, newest first, from `before` down."""
     rows = db.execute(
-        "SELECT seq, record FROM tasks WHERE principal = ? AND seq < ? AND expires_at > ? "
-        "ORDER BY seq DESC LIMIT ?",
+        f"{_UNDAMAGED} AND principal = ? AND seq < ? AND expires_at > ? ORDER BY seq DESC LIMIT ?",
         (principal, before, now, count),
     )
-    return [(seq, _decoded(record)) for seq, record in rows]
+    return [(row[0], _decoded(*row)) for row in rows.fetchall()]
 
 
 def unfinished_count(db: sqlite3.Connection, principal: str) -> int:
@@ -142,8 +160,7 @@ def oldest_queued(db: sqlite3.Connection, kinds: Iterable[str]) -> TaskRecord | 
     """The task of these kinds that has waited longest."""
     return _one(
         db.execute(
-            "SELECT record FROM tasks WHERE open = 1 AND state = ? "
-            "AND kind IN (SELECT value FROM json_each(?)) ORDER BY seq LIMIT 1",
+            f"{_UNDAMAGED} AND open = 1 AND state = ? AND kind IN ({_EACH}) ORDER BY seq LIMIT 1",
             (str(QUEUED), _ENCODE(list(kinds)).decode()),
         )
     )
@@ -152,10 +169,10 @@ def oldest_queued(db: sqlite3.Connection, kinds: Iterable[str]) -> TaskRecord | 
 def leased(db: sqlite3.Connection) -> Iterator[TaskRecord]:
     """All tasks that a worker has, or had when it ended."""
     rows = db.execute(
-        "SELECT record FROM tasks WHERE open = 1 "
+        f"{_UNDAMAGED} AND open = 1 "
         "AND state IN ('starting', 'running', 'input_required') ORDER BY seq"
     )
-    yield from (_decoded(record) for (record,) in rows.fetchall())
+    yield from (_decoded(*row) for row in rows.fetchall())
 
 
 def surplus(db: sqlite3.Connection, task: TaskRecord, kept: int, before: float) -> list[str]:
@@ -187,6 +204,46 @@ def expired(db: sqlite3.Connection, now: float) -> list[str]:
     """The ids of all finished tasks whose time has passed."""
     rows = db.execute("SELECT id FROM tasks WHERE open = 0 AND expires_at <= ?", (now,))
     return [id for (id,) in rows]
+
+
+def set_aside(db: sqlite3.Connection, seq: int, now: float) -> bool:
+    """Keep a damaged task for ever, where no query but `damaged` finds it; False if another has
+    done that, or removed it."""
+    return (
+        db.execute(
+            "UPDATE tasks SET damaged_at = ?, open = 0, expires_at = ?, resumes = NULL "
+            "WHERE seq = ? AND damaged_at IS NULL",
+            (now, math.inf, seq),
+        ).rowcount
+        == 1
+    )
+
+
+def damaged(db: sqlite3.Connection) -> list[str]:
+    """The ids of the tasks that were set aside, oldest first."""
+    rows = db.execute("SELECT id FROM tasks WHERE damaged_at IS NOT NULL ORDER BY seq")
+    return [id for (id,) in rows]
+
+
+def newest_change(db: sqlite3.Connection, before: float) -> float:
+    """The latest time before another at which this store was used; that time if it was not."""
+    (latest,) = db.execute(
+        "SELECT max(at) FROM (SELECT seen_at AS at FROM ages UNION ALL "
+        "SELECT finished_at FROM tasks WHERE open = 0) WHERE at < ?",
+        (before,),
+    ).fetchone()
+    return before if latest is None else float(latest)
+
+
+def may_remove_by_age(db: sqlite3.Connection, now: float, *, is_clock_doubted: bool) -> bool:
+    """False for a day after the clock was doubted: tasks may only seem old. Record the time."""
+    row = db.execute("SELECT kept_until FROM ages").fetchone()
+    kept_until: float = 0.0 if row is None else row[0]
+    if is_clock_doubted or kept_until - now > DAY_S:  # by a clock that was ahead
+        kept_until = now + DAY_S
+    db.execute("DELETE FROM ages")
+    db.execute("INSERT INTO ages VALUES (?, ?)", (now, kept_until))
+    return now >= kept_until
 
 
 def remove(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
@@ -232,8 +289,9 @@ def events(db: sqlite3.Connection, id: str) -> list[TaskEvent]:
 
 
 def _one(rows: sqlite3.Cursor) -> TaskRecord | None:
-    row = rows.fetchone()
-    return None if row is None else _decoded(row[0])
+    # All of it: a query that a damaged record ends would keep its transaction open.
+    found = rows.fetchall()
+    return _decoded(*found[0]) if found else None
 
 
 def _encoded(task: TaskRecord) -> bytes:
@@ -242,8 +300,8 @@ def _encoded(task: TaskRecord) -> bytes:
     return blake2b(record, digest_size=_DIGEST).digest() + record
 
 
-def _decoded(stored: bytes) -> TaskRecord:
+def _decoded(seq: int, id: str, stored: bytes) -> TaskRecord:
     record = stored[_DIGEST:]
     if blake2b(record, digest_size=_DIGEST).digest() != stored[:_DIGEST]:
-        raise StoreError("cannot read a task: its record is damaged; restore a copy of the store")
+        raise DamagedRecord(seq, id)
     return _DECODE(record)

@@ -25,6 +25,7 @@ from portico.tasks.record import (
     RESUMABLE,
     RUNNING,
     STORE_FILE,
+    SYSTEM_CLOCKS,
     Clocks,
     TaskEvent,
     TaskLimits,
@@ -40,7 +41,6 @@ _MAX_SEQ = (1 << 63) - 1
 _MAX_DIGITS = 18
 _JUMP_S = 60.0
 _DEFAULT_LIMITS = TaskLimits()
-_DEFAULT_CLOCKS = Clocks()
 
 
 class TaskPage(NamedTuple):
@@ -230,11 +230,31 @@ class TaskStore(LeasedTasks):
         )
 
     async def prune(self) -> int:
-        """Remove the finished tasks that have expired, and stray files; return how many tasks."""
-        now = self._clocks.wall()
-        if self._has_jumped(now):
-            return 0
-        return await self._remove_all(lambda db: rows.expired(db, now))
+        """Remove the finished tasks that have expired, and stray files; return how many tasks.
+
+        None expires for a day after the clock was set, and after a start more than a day later than
+        the last use of the store: the clock may be wrong.
+        """
+        now, started, has_jumped = self._clocks.wall(), self._started_at, self._has_jumped()
+
+        def find(db: sqlite3.Connection) -> list[str]:
+            doubted = has_jumped
+            if started is not None:
+                doubted |= started - rows.newest_change(db, started) > rows.DAY_S
+            may_remove = rows.may_remove_by_age(db, now, is_clock_doubted=doubted)
+            return rows.expired(db, now) if may_remove else []
+
+        removed = await self._remove_all(find)
+        self._started_at = None
+        return removed
+
+    async def damaged(self) -> list[str]:
+        """Return the ids of the tasks whose records are damaged, of all principals."""
+        return await self._database.read(rows.damaged) or []
+
+    async def remove_damaged(self) -> int:
+        """Remove the tasks whose records are damaged; return how many."""
+        return await self._remove_all(rows.damaged)
 
     async def remove_finished(self, principal: str) -> int:
         """Remove all finished tasks of a principal but those that are held, and stray files; return
@@ -309,22 +329,22 @@ class TaskStore(LeasedTasks):
         known = id if len(id) <= _MAX_ID and id.isascii() else ""
         return rows.visible(db, principal, known, self._clocks.wall())
 
-    def _has_jumped(self, now: float) -> bool:
-        """True if the wall clock was set since the last time: tasks may only seem old then."""
-        offset, before = now - self._clocks.steady(), self._offset
+    def _has_jumped(self) -> bool:
+        """True if the wall clock was set since the last time."""
+        offset, before = self._clocks.offset(), self._offset
         self._offset = offset
         return abs(offset - before) > _JUMP_S
 
 
 def tasks_in_memory(
-    limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = _DEFAULT_CLOCKS
+    limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = SYSTEM_CLOCKS
 ) -> TaskStore:
     """Return a store that ends with this process."""
     return TaskStore(MemoryDatabase(rows.FORMAT), None, limits, clocks)
 
 
 def tasks_in_folder(
-    folder: str, limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = _DEFAULT_CLOCKS
+    folder: str, limits: TaskLimits = _DEFAULT_LIMITS, clocks: Clocks = SYSTEM_CLOCKS
 ) -> TaskStore:
     """Return the store in a folder, which other processes may use too."""
     path = os.path.join(folder, STORE_FILE)

@@ -11,6 +11,7 @@ from portico.state.database import Database
 from portico.tasks import rows
 from portico.tasks.payloads import PayloadFiles
 from portico.tasks.record import QUEUED, STARTING, Clocks, Lease, TaskLimits, TaskRecord
+from portico.tasks.setting_aside import SettingAside
 from portico.tasks.task_watch import TaskWatches
 
 T = TypeVar("T")
@@ -39,12 +40,14 @@ class StoredTasks:
     def __init__(
         self, database: Database, folder: str | None, limits: TaskLimits, clocks: Clocks
     ) -> None:
-        self._database = database
+        self._database = SettingAside(database, clocks.wall)
         self._payloads = PayloadFiles(folder, limits.inline)
         self._limits = limits
         self._clocks = clocks
         self._watches = TaskWatches()
-        self._offset = clocks.wall() - clocks.steady()
+        self._started_at: float | None = clocks.wall()
+        """The time of the start, until the clock was compared with the store."""
+        self._offset = clocks.offset()
         self.unfinished: set[asyncio.Future[Any]] = set()
         """Operations whose callers may have left; `close` waits for them."""
 
@@ -52,6 +55,10 @@ class StoredTasks:
     def limits(self) -> TaskLimits:
         """The bounds of the store."""
         return self._limits
+
+    def report_to(self, report: Callable[[str], None]) -> None:
+        """Report each damaged record that is set aside from now on."""
+        self._database.report = report
 
     async def close(self) -> None:
         """Finish all operations, and close the database."""

@@ -91,6 +91,8 @@ class TaskWorker:
         self._has_more = False
         """True if a task was stored while others were claimed."""
         self._is_closing = False
+        self.damaged: list[str] = []
+        """The ids of the tasks whose records are damaged."""
         self._trouble = ""
         """The last failure that was reported."""
         self._idle: list[asyncio.Future[None]] = []
@@ -100,7 +102,9 @@ class TaskWorker:
     @cached_property
     def store(self) -> "TaskStore":
         """The store of the tasks."""
-        return self._open_store()
+        store = self._open_store()
+        store.report_to(self._report)
+        return store
 
     @property
     def is_busy(self) -> bool:
@@ -264,7 +268,7 @@ class TaskWorker:
         pause_s = self._settings.lease_s / 4
         look_s = min(_LOOK_S, pause_s)
         renewed = recovered = looked = clock() - pause_s
-        pruned = clock()
+        pruned = clock() - _PRUNE_S
         while not self._is_closing:
             if clock() - renewed >= pause_s:
                 renewed = clock()
@@ -301,6 +305,7 @@ class TaskWorker:
         for task in await self.store.recover({*self._works}):
             if task.is_finished:
                 self._finished(task)
+        self.damaged = await self.store.damaged()
 
     async def _prune(self) -> None:
         await self.store.prune()
