@@ -353,6 +353,20 @@ def test_a_completed_task_is_not_resumed(home: Path, capsys: pytest.CaptureFixtu
     assert f"cannot resume {task.id[:12]}: the task is completed" in capsys.readouterr().err
 
 
+def test_a_task_whose_tool_failed_is_failed_and_can_be_resumed(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = stored(home, lambda store: finished(store, COMPLETED, text("no tea", isError=True)))
+    assert main(["tasks", "list", "--state", "failed"]) == 0
+    assert task.id[:12] in capsys.readouterr().out
+    assert main(["tasks", "list", "--state", "completed"]) == 0
+    assert capsys.readouterr().out == "no tasks are completed\n"
+    assert main(["tasks", "show", task.id]) == 0
+    assert f"start it again with `portico tasks resume {task.id[:12]}`" in capsys.readouterr().out
+    assert main(["tasks", "resume", task.id]) == 0
+    assert capsys.readouterr().out.endswith(f" resumes {task.id[:12]}\n")
+
+
 def test_finished_tasks_are_removed_after_a_confirmation_only(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

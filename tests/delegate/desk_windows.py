@@ -73,7 +73,7 @@ class DeskWindow(Piped):
             status = {"task_id": task, "wait_s": 50}
             answer = self.ask("tools/call", {"name": "agent_status", "arguments": status})
             result = result_of(answer)
-            if result["structuredContent"].get("status") != "working":
+            if result["structuredContent"].get("status") not in ("queued", "starting", "running"):
                 return outcomes_in(result)
 
     def _delegated(self, agent: str, steps: list[Step], **more: Any) -> dict[str, Any]:

@@ -232,8 +232,9 @@ def test_an_agent_follows_and_cancels_its_own_tasks(
     begun, tasks = window.delegate("lead", started, call("list_tasks"))
     id = begun["result"]["structuredContent"]["task_id"]
     assert id in text_of(tasks)
-    mine = window.ask("tools/call", {"name": "list_tasks", "arguments": {}})
-    assert id not in json.dumps(mine)  # it belongs to the agent's task
+    mine = window.ask("tools/call", {"name": "list_tasks", "arguments": {}})["result"]
+    (shown,) = [one for one in mine["structuredContent"]["tasks"] if one["task_id"] == id]
+    assert shown["parent"] in text_in(mine)  # it belongs to the agent's task
 
 
 def test_the_tasks_of_an_agent_are_cancelled_when_its_own_ends(

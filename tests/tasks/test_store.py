@@ -20,6 +20,7 @@ from portico.tasks.record import (
     TaskLimits,
     TaskRecord,
     TaskRefused,
+    agent_principal,
 )
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.support.task_stores import OpenStore, SetClocks, claimed, opener, running
@@ -55,10 +56,47 @@ async def test_unknown_expired_and_foreign_tasks_are_all_none(
         foreign = await store.submit(OTHER, "tool", b"")
         for id in (expired.id, foreign.id, "unknown", "", "x" * 1_000_000, "\ud800", "\0"):
             assert await store.get(ME, id) is None
+            assert await store.find(ME, id) is None
             assert await store.cancel(ME, id) is None
             assert await store.answer(ME, id, {"key": b""}) is None
             assert await store.resume(ME, id) is None
         assert await store.get(OTHER, foreign.id) == foreign
+
+
+async def test_the_tasks_of_agents_are_found_below_the_task_that_they_work_on(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        root, other = [await store.submit(one, "tool", b"") for one in (ME, OTHER)]
+        child = await store.submit(agent_principal(root.id), "tool", b"")
+        second = await store.submit(agent_principal(root.id), "tool", b"")
+        grandchild = await store.submit(agent_principal(child.id), "tool", b"")
+        stray = await store.submit(agent_principal("unknown"), "tool", b"")
+        assert (root.parent, child.parent, grandchild.parent) == ("", root.id, child.id)
+        for task in (root, child, second, grandchild):
+            assert await store.find(ME, task.id) == task
+            assert await store.find(OTHER, task.id) is None
+        assert await store.find(agent_principal(root.id), grandchild.id) == grandchild
+        assert await store.find(agent_principal(root.id), root.id) is None
+        for stranger in (other, stray):
+            assert await store.find(ME, stranger.id) is None
+        assert await store.get(ME, child.id) is None
+        newer = await store.submit(ME, "tool", b"")
+        listed = [(0, newer), (0, root), (1, child), (2, grandchild), (1, second)]
+        assert await store.with_nested([newer, root]) == listed
+
+
+async def test_an_agents_task_that_has_expired_is_not_found(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened() as store:
+        root = await store.submit(ME, "other", b"")
+        child = await store.submit(agent_principal(root.id), "tool", b"", ttl_s=1)
+        _, lease = await running(store)
+        await store.finish(lease, COMPLETED, b"")
+        now.advance(10_000)
+        assert await store.find(ME, child.id) is None
+        assert await store.with_nested([root]) == [(0, root)]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def _find_resumed(options: argparse.Namespace) -> None:
             raise PorticoError(f"--resume: {short(task)} was not delegated to an agent")
         if not task.is_finished:
             how = "wait for it, or cancel it"
-            raise PorticoError(f"--resume: {short(task)} is {task.state}; {how}")
+            raise PorticoError(f"--resume: {short(task)} is {task.word}; {how}")
         result = stored_result(await store.result(task))
     finally:
         await store.close()
@@ -88,14 +88,15 @@ async def _find_resumed(options: argparse.Namespace) -> None:
 async def _delegate(path: str, options: argparse.Namespace) -> int:
     from portico.tasks.store import tasks_in_folder
 
-    id = await _submit(path, options)
-    out, err = Screen(sys.stdout), Screen(sys.stderr)
+    task = await _submit(path, options)
+    id, out, err = task["task_id"], Screen(sys.stdout), Screen(sys.stderr)
     if options.background:
         if options.json:
-            out.data({"task_id": id})
+            out.data(task)
         else:
             out.print(id)
-            err.print(f"follow it with `portico tasks wait {id}`", "dim")
+            agent = f"{task['agent_id']} works on it; " if "agent_id" in task else ""
+            err.print(f"{agent}follow it with `portico tasks wait {id}`", "dim")
         return 0
     store = tasks_in_folder(state_folder())
     try:
@@ -104,8 +105,8 @@ async def _delegate(path: str, options: argparse.Namespace) -> int:
         await store.close()
 
 
-async def _submit(path: str, options: argparse.Namespace) -> str:
-    """Submit the task through the gateway, and return its id; raises PorticoError."""
+async def _submit(path: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Submit the task through the gateway; return its id, state and agent. Raises PorticoError."""
     wanted = {
         "task_type": options.type,
         "agent_id": options.agent,
@@ -121,8 +122,8 @@ async def _submit(path: str, options: argparse.Namespace) -> str:
     result = answer["result"]
     if result.get("isError"):
         raise PorticoError(_text(result))
-    id: str = result["structuredContent"]["task_id"]
-    return id
+    task: dict[str, Any] = result["structuredContent"]
+    return task
 
 
 async def _call(path: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +196,7 @@ async def _follow(store: "TaskStore", id: str, options: argparse.Namespace) -> i
     else:
         Screen(sys.stdout).print(found.result)
         err.print(_summary(found), "dim")
-    return 0 if task.state is COMPLETED and not task.is_error else 1
+    return 0 if task.word == COMPLETED else 1
 
 
 async def _watch(

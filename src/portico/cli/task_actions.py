@@ -38,7 +38,7 @@ async def ended_task(
     until = None if within_s is None else time.monotonic() + within_s
     while True:
         await store.recover()  # its process may have been killed, and no other one may run
-        task = await store.get(LOCAL, id)
+        task = await store.find(LOCAL, id)
         if task is None:
             raise PorticoError(f"{id} does not exist any more: it has expired, or was removed")
         if task.is_finished or (until is not None and time.monotonic() >= until):
@@ -84,7 +84,7 @@ async def answer(store: "TaskStore", options: argparse.Namespace) -> int:
 def _question(task: TaskRecord, wanted: str | None) -> TaskQuestion:
     """Return the question with this number or key; without either, the first one."""
     if not task.pending:
-        raise PorticoError(f"{short(task)} is {task.state}: it has no open question")
+        raise PorticoError(f"{short(task)} is {task.word}: it has no open question")
     if wanted is None:
         return task.pending[0]
     for number, question in enumerate(task.pending, 1):
@@ -113,7 +113,7 @@ async def cancel(store: "TaskStore", options: argparse.Namespace) -> int:
     else:
         tasks = [await find_task(store, word) for word in options.words]
     for task in tasks:
-        await store.cancel(LOCAL, task.id)
+        await store.cancel(task.principal, task.id)
     until = time.monotonic() + _CANCEL_S
     ended = [await ended_task(store, task.id, until - time.monotonic()) for task in tasks]
     if options.json:
@@ -128,11 +128,11 @@ async def cancel(store: "TaskStore", options: argparse.Namespace) -> int:
 
 def _cancelled(before: TaskRecord, task: TaskRecord) -> str:
     if before.is_finished:
-        return f"{short(task)} is {task.state} already"
+        return f"{short(task)} is {task.word} already"
     if task.state is CANCELLED:
         return f"cancelled {short(task)}"
     if task.is_finished:
-        return f"{short(task)} is {task.state}: it ended before it could be cancelled"
+        return f"{short(task)} is {task.word}: it ended before it could be cancelled"
     owner = task.lease.owner.partition("-")[0] if task.lease is not None else "?"
     return f"{short(task)} is to be cancelled; its work in process {owner} has not stopped yet"
 
@@ -140,6 +140,9 @@ def _cancelled(before: TaskRecord, task: TaskRecord) -> str:
 async def resume(store: "TaskStore", options: argparse.Namespace) -> int:
     """Store a task that does the work of an unsuccessful one again."""
     task, now = await find_task(store, options.words[0]), time.time()
+    if task.parent:
+        why = f"the agent of {task.parent} started it; resume that one"
+        raise PorticoError(f"cannot resume {short(task)}: {why}")
     try:
         fresh = await store.resume(LOCAL, task.id)
     except TaskRefused as refused:
@@ -153,7 +156,7 @@ async def resume(store: "TaskStore", options: argparse.Namespace) -> int:
         return 0
     screen = Screen(sys.stdout)
     if fresh.created_at < now:
-        screen.print(f"{short(task)} was resumed before, by {fresh.id}, which is {fresh.state}")
+        screen.print(f"{short(task)} was resumed before, by {fresh.id}, which is {fresh.word}")
     else:
         screen.print(f"{fresh.id} resumes {short(task)}")
     if fresh.state is QUEUED:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from portico.console.argument_types import integer, seconds, valued
 from portico.console.usage import Parser
-from portico.tasks.record import COMPLETED, RESUMABLE, TaskRecord, TaskState
+from portico.tasks.record import COMPLETED, TaskRecord, TaskState
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
@@ -55,7 +55,7 @@ _APPLIES: dict[str, Callable[[TaskRecord], bool]] = {
     "wait": lambda task: not task.is_finished,
     "cancel": lambda task: not task.is_finished,
     "answer": lambda task: bool(task.pending),
-    "resume": lambda task: task.state in RESUMABLE,
+    "resume": lambda task: task.is_resumable,
     **dict.fromkeys(("diff", "collect", "discard"), lambda task: task.is_held),
 }
 """The tasks that an action applies to, for completion."""
@@ -108,7 +108,7 @@ async def _list(store: "TaskStore", options: argparse.Namespace) -> int:
     is_cut = False
     async for task in every_task(store):
         resumed.add(task.resumes)
-        if options.state is not None and task.state != options.state:
+        if options.state is not None and task.word != options.state:
             continue
         if len(found) == (options.limit or _LIMIT):
             is_cut = True
@@ -148,13 +148,13 @@ async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
 
     ended = await ended_task(store, task.id, options.timeout, tell)
     if not ended.is_finished:
-        why = f"is still {ended.state} after {options.timeout:g} s"
+        why = f"is still {ended.word} after {options.timeout:g} s"
         raise PorticoError(f"{short(ended)} {why}; `portico tasks show {short(ended)}` shows it")
     if options.json:
         Screen(sys.stdout).data(await task_data(store, ended, in_full=True))
     else:
         await print_result(store, ended)
-    return 0 if ended.state is COMPLETED and not ended.is_error else 1
+    return 0 if ended.word == COMPLETED else 1
 
 
 async def suggested_ids(action: str) -> list[str]:
@@ -165,7 +165,7 @@ async def suggested_ids(action: str) -> list[str]:
     if fits is None:
         return []
     async with _opened() as store:
-        return [f"{task.id}\t{task.state}" async for task in every_task(store) if fits(task)]
+        return [f"{task.id}\t{task.word}" async for task in every_task(store) if fits(task)]
 
 
 def _options(argv: list[str]) -> argparse.Namespace:

@@ -18,12 +18,11 @@ from portico.model.errors import PorticoError
 from portico.model.wording import counted
 from portico.protocol.codec import NO_RAW, decoded
 from portico.providers.task_answers import question_text
-from portico.providers.task_wire import error_of, reason_of, result_of
+from portico.providers.task_wire import agent_of, error_of, reason_of, result_of
 from portico.tasks.record import (
     COMPLETED,
     ID_PREFIX,
     INTERRUPTED,
-    RESUMABLE,
     TaskLimits,
     TaskRecord,
 )
@@ -31,7 +30,8 @@ from portico.tasks.record import (
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
 
-_HEAD = ("id", "age", "state", "kind", "tool", "message")
+_HEAD = ("id", "age", "state", "kind", "tool", "agent", "message")
+_AGENT = _HEAD.index("agent")
 _SHORT = len(ID_PREFIX) + 8
 _MAX_MESSAGE = 80
 _MAX_ARGUMENTS = 400
@@ -51,6 +51,8 @@ class _Input(Struct):
     task_type: str = ""
     """Of work that is delegated to an agent, in place of a tool's name."""
     prompt: str = ""
+    agent_id: str = ""
+    """The agent that the work was meant for, before one has it."""
 
 
 def short(task: TaskRecord) -> str:
@@ -59,10 +61,10 @@ def short(task: TaskRecord) -> str:
 
 
 async def every_task(store: "TaskStore") -> AsyncIterator[TaskRecord]:
-    """Yield this user's tasks, newest first."""
+    """Yield this user's tasks, newest first, each followed by those that its agent started."""
     cursor: str | None = None
     while (page := await store.page(LOCAL, cursor=cursor)) is not None:
-        for task in page.tasks:
+        for _, task in await store.with_nested(page.tasks):
             yield task
         cursor = page.cursor
         if cursor is None:
@@ -86,13 +88,20 @@ async def find_task(store: "TaskStore", given: str) -> TaskRecord:
 
 async def tool_of(store: "TaskStore", task: TaskRecord) -> str:
     """Return the name of the tool that a task calls, or the type of work of an agent."""
-    given = await _input(store, task)
-    return given.name or given.task_type
+    return _tool(await _input(store, task))
 
 
 async def _input(store: "TaskStore", task: TaskRecord) -> _Input:
     raw = await store.input(task)
     return (None if raw is None else decoded(raw, _Input)) or _Input()
+
+
+def _tool(given: _Input) -> str:
+    return given.name or given.task_type
+
+
+def _agent(task: TaskRecord, given: _Input) -> str:
+    return agent_of(task) or given.agent_id
 
 
 # Lists.
@@ -119,7 +128,14 @@ async def show_list(
     if not tasks:
         screen.print("no tasks" if options.state is None else f"no tasks are {options.state}")
         return
-    for line in aligned([_HEAD, *[_row(task, await tool_of(store, task)) for task in tasks]]):
+    inputs = [await _input(store, task) for task in tasks]
+    depths: dict[str, int] = {}
+    for task in tasks:
+        depths[task.id] = depths.get(task.parent, -1) + 1
+    rows = [_HEAD, *map(_row, tasks, inputs, depths.values())]
+    if not any(given.task_type for given in inputs):  # nothing was delegated
+        rows = [(*row[:_AGENT], *row[_AGENT + 1 :]) for row in rows]
+    for line in aligned(rows):
         screen.print(line)
     for note in _notes(tasks, resumed):
         screen.print(note, "yellow")
@@ -127,18 +143,19 @@ async def show_list(
         screen.print("there are more; show them with --limit N", "dim")
 
 
-def _row(task: TaskRecord, tool: str) -> tuple[str, ...]:
+def _row(task: TaskRecord, given: _Input, depth: int) -> tuple[str, ...]:
     questions = question_lines(task)
     message = questions[0] if questions else task.message
     age = duration(max(0.0, time.time() - task.created_at))
-    cells = (short(task), age, _state(task), _kind(task), tool or "-")
-    return (*cells, shortened(message, _MAX_MESSAGE))
+    cells = ("  " * depth + short(task), age, _state(task), _kind(task))
+    who = (_tool(given) or "-", _agent(task, given) or "-")
+    return (*cells, *who, shortened(message, _MAX_MESSAGE))
 
 
 def _state(task: TaskRecord) -> str:
     if task.is_cancel_requested and not task.is_finished:
-        return f"{task.state}, to be cancelled"
-    return f"{task.state} with an error" if task.is_error else str(task.state)
+        return f"{task.word}, to be cancelled"
+    return task.word
 
 
 def _kind(task: TaskRecord) -> str:
@@ -146,7 +163,8 @@ def _kind(task: TaskRecord) -> str:
 
 
 def _notes(tasks: Sequence[TaskRecord], resumed: Collection[str]) -> Iterator[str]:
-    waiting = [task for task in tasks if task.pending]
+    # A nested question is one of the parent, too.
+    waiting = [task for task in tasks if task.pending and not task.parent]
     if waiting:
         words = "task waits for an answer" if len(waiting) == 1 else "tasks wait for answers"
         yield f"{len(waiting)} {words}: `portico tasks answer {short(waiting[0])}`"
@@ -196,6 +214,7 @@ def _facts(task: TaskRecord, given: _Input, successors: Sequence[str]) -> Iterat
     if given.name:
         yield "tool", given.name
     if given.task_type:
+        yield "agent", _agent(task, given) or "not chosen yet"
         yield "type", given.task_type
         yield "prompt", shortened(given.prompt, _MAX_ARGUMENTS)
     if given.server:
@@ -214,6 +233,8 @@ def _facts(task: TaskRecord, given: _Input, successors: Sequence[str]) -> Iterat
         yield "started", f"{task.starts} times"
     if task.usage:
         yield "usage", ", ".join(f"{name} {amount:g}" for name, amount in task.usage.items())
+    if task.parent:
+        yield "parent", f"{task.parent}, whose agent started it"
     if task.resumes:
         yield "resumes", task.resumes
     if successors:
@@ -232,7 +253,7 @@ def _next_steps(task: TaskRecord, *, is_resumed: bool) -> Iterator[str]:
         yield f"\nanswer with `{command} answer {id}`; end it with `{command} cancel {id}`"
     elif not task.is_finished:
         yield f"\nwait for it with `{command} wait {id}`; end it with `{command} cancel {id}`"
-    elif task.state in RESUMABLE and not is_resumed:
+    elif task.is_resumable and not is_resumed:
         yield f"\nstart it again with `{command} resume {id}`"
     if task.is_finished and task.is_held:
         yield f"\nits changes are in a worktree: show them with `{command} diff {id}`"
@@ -266,9 +287,10 @@ async def task_data(
     given = await _input(store, task)
     data: dict[str, Any] = {
         "id": task.id,
-        "state": task.state,
+        "state": task.word,
         "kind": _kind(task),
-        "tool": given.name or given.task_type or None,
+        "tool": _tool(given) or None,
+        "agent": _agent(task, given) or None,
         "server": given.server or None,
         "message": task.message,
         "created_at": _utc(task.created_at),
@@ -277,6 +299,7 @@ async def task_data(
         "is_error": task.is_error,
         "is_cancel_requested": task.is_cancel_requested,
         "is_held": task.is_held,
+        "parent": task.parent or None,
         "resumes": task.resumes or None,
         "starts": task.starts,
         "usage": task.usage,

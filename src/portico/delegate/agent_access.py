@@ -16,6 +16,7 @@ from portico.delegate.granted_endpoint import GrantedEndpoint
 from portico.delegate.stored_delegation import StoredDelegation
 from portico.model.types import Endpoint
 from portico.state.store_error import StoreError
+from portico.tasks.record import AGENT_PREFIX, agent_principal
 from portico.tasks.work import Work
 from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
 
 SERVER_NAME = "portico"
-_PRINCIPAL = "task:"
 _COMMAND = ("-P", "-m", "portico.cli.task_access")
 # -P: modules in the agent's folder must not be imported.
 _NO_ROUTE = (
@@ -116,7 +116,7 @@ class AgentAccess:
             return None
         endpoint = GrantedEndpoint(
             self._gateway.full_endpoint,
-            f"{_PRINCIPAL}{work.id}",
+            agent_principal(work.id),
             entry.tools,
             delegates=left > 0,
             reserved=self._reserved,
@@ -140,7 +140,7 @@ class AgentAccess:
 
     def parent(self, principal: str) -> ParentTask | None:
         """Return the task whose agent has this principal; None if it is not that of an agent."""
-        if not principal.startswith(_PRINCIPAL):
+        if not principal.startswith(AGENT_PREFIX):
             return None
         known = self._by_principal.get(principal)
         return _ENDED if known is None else known.task
@@ -148,9 +148,9 @@ class AgentAccess:
     async def is_orphan(self, principal: str, stored: StoredDelegation) -> bool:
         """True for a principal's task if the task that delegated it has ended. That one may run in
         another process."""
-        if not principal.startswith(_PRINCIPAL):
+        if not principal.startswith(AGENT_PREFIX):
             return False
-        id = principal.removeprefix(_PRINCIPAL)
+        id = principal.removeprefix(AGENT_PREFIX)
         parent = await self._store().get(stored.parent_principal, id)
         return parent is None or parent.is_finished
 

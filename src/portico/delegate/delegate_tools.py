@@ -15,16 +15,18 @@ from portico.delegate.delegate_definitions import delegate_definition, status_de
 from portico.delegate.folders import folder_within, known_folder, task_folder
 from portico.delegate.prompt_context import check_size, context_blocks
 from portico.delegate.stored_delegation import StoredDelegation, note_in, stored_result
-from portico.delegate.waiting import typed, wait_for
+from portico.delegate.waiting import begun_task, typed, unfinished, wait_for
 from portico.model.content import ToolResult
 from portico.model.context import Context
 from portico.model.errors import ToolError
 from portico.model.wording import counted
 from portico.protocol.codec import encode
+from portico.protocol.result_fields import with_notes
 from portico.providers.task_call import OwnTask
 from portico.providers.task_host import FindTasks, stored
 from portico.providers.task_mode import OWN
 from portico.providers.task_tools import TaskTools
+from portico.providers.task_wire import agent_of
 from portico.server import Server
 from portico.tasks.record import TaskRecord
 
@@ -81,9 +83,12 @@ class DelegateTools:
         if isinstance(own, OwnTask):
             own.record = task
             if own.is_wanted:
-                return _pending(task, "the task has started")
+                return unfinished(task, ["the task has started"])
         if given.background:
-            return _pending(task, f"Started as task {task.id}; agent_status returns its result.")
+            task = await begun_task(self._tasks().worker.store, task)
+            agent = f", agent {agent_of(task)}" if agent_of(task) else ""
+            note = f"Task {task.id} is {task.word}{agent}; agent_status returns its result."
+            return unfinished(task, [note])
         until = task.created_at + self._host.config.defaults.sync_budget_s
         return await wait_for(self._tasks().worker.store, task, context, until - time.time())
 
@@ -206,8 +211,9 @@ class DelegateTools:
         if arguments.get("answer") is not None:
             raise ToolError("agent_status: `answer` needs the task_id of its question")
         agents = await self._host.status()
-        lines = [_agent_line(agent) for agent in agents] or ["no agents are configured"]
-        return ToolResult(content="\n".join(lines), structured={"agents": agents})
+        notes = [] if agents else ["no agents are configured"]
+        text = "\n".join([*map(_agent_line, agents), *notes])
+        return ToolResult(content=text, structured=with_notes({"agents": agents}, notes))
 
 
 def _arguments(arguments: dict[str, Any]) -> _Delegate:
@@ -221,10 +227,6 @@ def _arguments(arguments: dict[str, Any]) -> _Delegate:
     if given.timeout_s is not None and not given.timeout_s > 0:
         raise ToolError("delegate_task: timeout_s must be more than 0")
     return given
-
-
-def _pending(task: TaskRecord, text: str) -> ToolResult:
-    return ToolResult(content=text, structured={"task_id": task.id, "status": "working"})
 
 
 def _agent_line(agent: dict[str, Any]) -> str:

@@ -1,20 +1,40 @@
 """Waits for a delegated task on behalf of a call: progress, questions to a person, its result."""
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.delegate.delegate_definitions import AGENT_STATUS
 from portico.model.content import ToolResult
 from portico.model.context import Context
 from portico.model.errors import ToolError
 from portico.protocol.received_results import ReceivedToolResult
-from portico.providers.task_answers import is_for_person, question_text, settled_task
+from portico.protocol.result_fields import with_notes
+from portico.providers.task_answers import question_notes, settled_task
+from portico.providers.task_changes import task_changes
 from portico.providers.task_host import stored
-from portico.providers.task_wire import reason_of, result_of
+from portico.providers.task_wire import agent_of, reason_of, result_of
 from portico.tasks.record import COMPLETED, TaskRecord
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
+
+_BEGIN_S = 1.0
+"""How long the answer to a task in the background waits for the choice of its agent."""
+
+
+async def begun_task(store: "TaskStore", task: TaskRecord) -> TaskRecord:
+    """Return a task once an agent has it, or after a moment: all agents may be busy."""
+    latest = task
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_BEGIN_S), task_changes(store, task.principal, task.id) as seen:
+            async for latest in seen:
+                if agent_of(latest):
+                    break
+    return latest
 
 
 async def wait_for(
@@ -46,16 +66,21 @@ async def _result(store: "TaskStore", task: TaskRecord) -> ToolResult:
 
 def _state(task: TaskRecord) -> ToolResult:
     """Return the state of a task that continues in the background."""
-    lines = [f"task {task.id} continues in the background: {task.message or task.state}"]
-    for question in task.pending:
-        lines.append(question_text(question.body))
-        if is_for_person(question.body):
-            lines.append(f"A person can answer it with `portico tasks answer {task.id}`.")
-        else:
-            lines.append("Answer it with agent_status and `answer`.")
-    lines.append(f'agent_status {{"task_id": "{task.id}", "wait_s": 50}} returns its result.')
-    status = "input_required" if task.pending else "working"
-    return ToolResult(content="\n".join(lines), structured={"task_id": task.id, "status": status})
+    agent = agent_of(task)
+    whose = f" of agent {agent}" if agent else ""
+    notes = [
+        f"task {task.id}{whose} continues in the background: {task.message or task.word}",
+        *question_notes(task, AGENT_STATUS),
+        f'agent_status {{"task_id": "{task.id}", "wait_s": 50}} returns its result.',
+    ]
+    return unfinished(task, notes)
+
+
+def unfinished(task: TaskRecord, notes: Sequence[str]) -> ToolResult:
+    """Return the state of a task without a result yet, and how to get it."""
+    agent = agent_of(task)
+    data = {"task_id": task.id, "status": task.word, **({"agent_id": agent} if agent else {})}
+    return ToolResult(content="\n".join(notes), structured=with_notes(data, notes))
 
 
 def typed(result: dict[str, Any]) -> ToolResult:

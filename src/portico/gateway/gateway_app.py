@@ -135,7 +135,7 @@ class GatewayApp:
                 WorkerSettings(lease_s=settings.lease_s, running=settings.running),
                 report=self.tell,
                 created=lambda task: self._record_task(task, "created"),
-                finished=lambda task: self._record_task(task, str(task.state)),
+                finished=lambda task: self._record_task(task, task.word),
             )
 
         options = self._options

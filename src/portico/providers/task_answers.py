@@ -51,6 +51,17 @@ def question_text(body: bytes) -> str:
     return f"Question to {to}: {params.get('message', '')}{asked}"
 
 
+def question_notes(task: TaskRecord, tool: str) -> list[str]:
+    """Return the open questions of a task, and how to answer each; `tool` is that of a model."""
+    notes = []
+    for question in task.pending:
+        by_person = f"A person can answer it with `portico tasks answer {task.id}`."
+        by_model = f"Answer it with {tool} and `answer`."
+        how = by_person if is_for_person(question.body) else by_model
+        notes += [question_text(question.body), how]
+    return notes
+
+
 def is_for_model(params: Mapping[str, Any]) -> bool:
     """True if a model may answer a question."""
     meta = params.get("_meta")

@@ -15,7 +15,7 @@ from portico.model.types import Answer, Handler
 from portico.model.version import Version
 from portico.protocol.codec import encode, may_mention
 from portico.protocol.eras import members
-from portico.protocol.result_fields import identified
+from portico.protocol.result_fields import identified, noted_result
 from portico.protocol.tasks import TASK, task_id
 from portico.providers import task_wire
 from portico.providers.promotion import PromotableCall
@@ -399,13 +399,14 @@ def _drop_task_field(request: Request) -> None:
 
 
 def _explained(request: Request, context: Context, task: TaskRecord, after_s: float) -> Response:
-    """Return a text that explains how a client without tasks gets the result later."""
-    lines = [
+    """Return notes that explain how a client without tasks gets the result later."""
+    notes = [
         f"{request.name} is still running after {after_s:g} s. It continues as task {task.id}.",
         f'Call task_status with {{"task_id": "{task.id}", "wait_s": 50}} for its result.',
     ]
-    data = {"task_id": task.id, "status": "working"}
-    result = task_wire.ends_with_text(request.version, lines, data)
+    result = noted_result([], {"task_id": task.id, "status": task.word}, notes)
+    if request.version < Version.V2025_06_18:
+        result.pop("structuredContent")
     if request.version.modern:
         result = identified(result, context.server_info)
     return Response(id=request.id, result=encode(result))

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from portico.model.offer import Listed, Offer
 from portico.model.types import Answer, Change
 from portico.model.version import Version
 from portico.protocol.codec import encode
-from portico.protocol.result_fields import error_result, identified
+from portico.protocol.result_fields import error_result, identified, noted_result
 from portico.providers.rounds import (
     KEY_SIZE,
     DirectAsker,
@@ -25,7 +25,7 @@ from portico.providers.rounds import (
     check_answer,
 )
 from portico.providers.task_answers import (
-    is_for_person,
+    question_notes,
     question_text,
     settled_task,
     typed_answer,
@@ -39,12 +39,13 @@ from portico.providers.task_tool_definitions import (
     TASK_STATUS,
     task_tools,
 )
-from portico.providers.task_wire import error_of, result_of
+from portico.providers.task_wire import agent_of, error_of, result_of, tool_in
 from portico.tasks.record import COMPLETED, INTERRUPTED, TaskQuestion, TaskRecord
 
 TASK_KEY = "portico/task"
 """In the `_meta` of a result: the task that it belongs to."""
-_PAGE = 20
+_PAGE, _MAX_LISTED = 20, 50
+"""The tasks of a client that are listed; and with those of agents."""
 _STOP_S = 2.0
 """How long a cancelled task may take to stop, before that is reported."""
 _ANSWERED = "answered"
@@ -141,7 +142,7 @@ class TaskTools:
         wait_s = min(max(given.wait_s, 0.0), MAX_WAIT_S)
         if given.answer is not None:
             if _ANSWERED not in context.state:  # in a later round it is stored already
-                await self._give_answer(task, given.answer)
+                await self._give_answer(task, given.answer, context)
                 context.state[_ANSWERED] = True
             wait_s = max(wait_s, 0.05)
         store = self._host().worker.store
@@ -150,16 +151,17 @@ class TaskTools:
     async def _find(self, id: str, context: Context) -> TaskRecord:
         host = self._host()
         host.worker.start()
-        task = await stored(host.worker.store.get(context.owner, id))
+        task = await stored(host.worker.store.find(context.owner, id))
         if task is None:
             raise ToolError(f"there is no task {id[:80]!r}; list_tasks shows those that exist")
         return task
 
-    async def _give_answer(self, task: TaskRecord, answer: Any) -> None:
+    async def _give_answer(self, task: TaskRecord, answer: Any, context: Context) -> None:
         """Answer the first open question that a model may answer; raises ToolError."""
         if not task.pending:
             raise ToolError("the task has no open question")
-        for question in task.pending:
+        is_own = task.principal == context.owner  # else another model has delegated it
+        for question in task.pending if is_own else ():
             typed = typed_answer(question.body, answer, by_model=True)
             if typed is not None:
                 _check_answer(question, typed)
@@ -174,37 +176,28 @@ class TaskTools:
             payload = await stored(self._host().worker.store.result(task))
             result: Result = msgspec.json.decode(result_of(payload) or b'{"content":[]}')
             meta = result.get("_meta") or {}
-            return {**result, "_meta": {**meta, TASK_KEY: _summary(task)}}
-        lines = [_line(task)]
+            return {**result, "_meta": {**meta, TASK_KEY: await self._summary(task)}}
         if task.is_finished:
             payload = await stored(self._host().worker.store.result(task))
             error = msgspec.json.decode(error_of(task, payload))
-            lines.append(str(error.get("message", "")))
+            notes = [str(error.get("message", ""))]
             if task.state is INTERRUPTED:
-                lines.append(f"A person can start it again with `portico tasks resume {task.id}`.")
-            return {**_text(lines, _summary(task)), "isError": True}
-        for question in task.pending:
-            lines.append(question_text(question.body))
-            if is_for_person(question.body):
-                lines.append(f"A person can answer it with `portico tasks answer {task.id}`.")
-        if not task.pending:
-            lines.append("Call task_status again with wait_s to wait for it.")
-        return _text(lines, _summary(task))
+                notes.append(f"A person can start it again with `portico tasks resume {task.id}`.")
+            return {**await self._told(task, notes), "isError": True}
+        again = "Call task_status again with wait_s to wait for it."
+        return await self._told(task, question_notes(task, TASK_STATUS) or [again])
 
     async def _cancel(self, raw: bytes, context: Context) -> Result:
         given = _arguments(raw, _Cancel, CANCEL_TASK)
         task = await self._find(given.task_id, context)
         store = self._host().worker.store
-        await stored(store.cancel(context.owner, task.id))
-        ended = await finished_task(store, context.owner, task.id, _STOP_S, or_question=False)
+        await stored(store.cancel(task.principal, task.id))
+        ended = await finished_task(store, task.principal, task.id, _STOP_S, or_question=False)
         ended = ended or task
-        lines = [_line(ended)]
-        if not ended.is_finished:
-            lines = [
-                f"The cancellation of {ended.id} was requested; its work has not stopped yet.",
-                "Call task_status with wait_s to wait for that.",
-            ]
-        return _text(lines, _summary(ended))
+        if ended.is_finished:
+            return await self._told(ended)
+        why = "Its cancellation was requested; its work has not stopped yet."
+        return await self._told(ended, [why, "Call task_status with wait_s to wait for that."])
 
     async def _list(self, raw: bytes, context: Context) -> Result:
         _arguments(raw, _List, LIST_TASKS)
@@ -212,9 +205,25 @@ class TaskTools:
             why = "clients without a token see no list, which would have the tasks of others"
             raise ToolError(f"list_tasks: {why}; use the id that you were given")
         page = await stored(self._host().worker.store.page(context.owner, _PAGE))
-        tasks = [] if page is None else page.tasks
-        lines = [_line(task) for task in tasks] or ["there are no tasks"]
-        return _text(lines, {"tasks": [_summary(task) for task in tasks]})
+        newest = [] if page is None else page.tasks
+        tasks = (await stored(self._host().worker.store.with_nested(newest)))[:_MAX_LISTED]
+        found = [(depth, await self._summary(task)) for depth, task in tasks]
+        texts = ["\n".join("  " * depth + _line(task) for depth, task in found)] if found else []
+        data = {"tasks": [task for _, task in found]}
+        return noted_result(texts, data, [] if found else ["there are no tasks"])
+
+    async def _told(self, task: TaskRecord, notes: Sequence[str] = ()) -> Result:
+        summary = await self._summary(task)
+        return noted_result([_line(summary)], summary, notes)
+
+    async def _summary(self, task: TaskRecord) -> Result:
+        age = max(0, round(time.time() - task.created_at))
+        found: Result = {"task_id": task.id, "status": task.word, "age_s": age}
+        tool = tool_in(await stored(self._host().worker.store.input(task)))
+        found |= {"tool": tool} if tool else {}
+        found |= {"agent_id": agent} if (agent := agent_of(task)) else {}
+        found |= {"parent": task.parent} if task.parent else {}
+        return found | ({"message": task.message} if task.message else {})
 
 
 def _check_answer(question: TaskQuestion, answer: bytes) -> None:
@@ -235,19 +244,8 @@ def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
         raise ToolError(f"{tool}: {error}") from None
 
 
-def _summary(task: TaskRecord) -> Result:
-    found: Result = {"task_id": task.id, "status": str(task.state)}
-    if task.message:
-        found["message"] = task.message
-    return found
-
-
-def _line(task: TaskRecord) -> str:
-    age = max(0, round(time.time() - task.created_at))
-    said = f": {task.message}" if task.message else ""
-    return f"{task.id} {task.state} ({age} s){said}"
-
-
-def _text(lines: list[str], data: Result) -> Result:
-    text = {"type": "text", "text": "\n".join(lines)}
-    return {"content": [text], "structuredContent": data}
+def _line(task: Result) -> str:
+    tool = f" {task['tool']}" if "tool" in task else ""
+    agent = f", agent {task['agent_id']}" if "agent_id" in task else ""
+    said = f": {task['message']}" if "message" in task else ""
+    return f"{task['task_id']}{tool} {task['status']} ({task['age_s']} s){agent}{said}"

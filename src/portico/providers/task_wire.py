@@ -5,7 +5,6 @@ the result. In the extension of 2026-07-28 `failed` is for JSON-RPC errors only,
 part of the task.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +13,6 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, MISSING_CAPABILITY, InvalidParams, McpError
 from portico.model.message import Request, Response
-from portico.model.version import Version
 from portico.protocol.codec import NO_RAW, decoded, encode, may_mention
 from portico.protocol.eras import SERVER_INFO_KEY, legacy_result, members, modern_result
 from portico.protocol.result_fields import identified
@@ -43,6 +41,11 @@ class StoredPayload(Struct, omit_defaults=True):
     error: Raw = NO_RAW
 
 
+class _Called(Struct):
+    name: str = ""
+    task_type: str = ""
+
+
 class _Text(Struct):
     text: str = ""
 
@@ -57,6 +60,10 @@ class _CallParams(Struct):
 
 class _IdParams(Struct):
     taskId: str  # noqa: N815  (fields of the wire)
+
+
+class _Note(Struct):
+    agent_id: str = ""
 
 
 class UpdateParams(_IdParams):
@@ -98,6 +105,12 @@ def requested_ttl_s(request: Request) -> float | None:
     if not task.ttl >= 0:
         raise InvalidParams(f"params.task.ttl must be at least 0, not {task.ttl:g}")
     return max(task.ttl, _MIN_TTL_MS) / 1000
+
+
+def agent_of(task: TaskRecord) -> str:
+    """Return the agent that a task was given to; empty if it has none, or none yet."""
+    note = decoded(task.note.encode(), _Note) if task.note else None
+    return "" if note is None else note.agent_id
 
 
 def status_of(task: TaskRecord, modern: bool) -> str:
@@ -218,12 +231,10 @@ def related(params: bytes, id: str) -> bytes:
     return encode({**fields, "_meta": meta})
 
 
-def ends_with_text(version: Version, lines: Sequence[str], data: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool result of Portico with a text and, where the version has it, the data."""
-    result: dict[str, Any] = {"content": [{"type": "text", "text": "\n".join(lines)}]}
-    if version >= Version.V2025_06_18:
-        result["structuredContent"] = data
-    return result
+def tool_in(input: bytes | None) -> str:
+    """Return the name of the tool that a task calls, or the type of work of an agent."""
+    called = (decoded(input, _Called) if input else None) or _Called()
+    return called.name or called.task_type
 
 
 _decode_stored = msgspec.json.Decoder(StoredPayload).decode

@@ -63,7 +63,7 @@ class WrapTasks(TaskPolicy):
             _open_store,
             report=report,
             created=lambda task: self._record(task, "created"),
-            finished=lambda task: self._record(task, str(task.state)),
+            finished=lambda task: self._record(task, task.word),
         )
         host = TaskHost(self._worker, self._scope)
         host.calls.find = lambda _: self.link.handler

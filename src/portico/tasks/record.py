@@ -42,8 +42,9 @@ STORE_FILE = "tasks.db"
 LEASE_S = 15.0
 ID_PREFIX = "ptk_"
 """Every id begins with it, so that others need not be looked up."""
+AGENT_PREFIX = "task:"
+"""The principal of an agent begins with it; the id of its task follows."""
 FINISHED = frozenset({COMPLETED, FAILED, CANCELLED, INTERRUPTED})
-RESUMABLE = FINISHED - {COMPLETED}
 TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
     QUEUED: frozenset({STARTING, CANCELLED}),
     STARTING: frozenset({QUEUED, RUNNING}) | FINISHED,
@@ -56,6 +57,11 @@ TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
 def new_key() -> str:
     """Return a new idempotency key."""
     return os.urandom(16).hex()
+
+
+def agent_principal(id: str) -> str:
+    """Return the principal of the agent that works on a task."""
+    return f"{AGENT_PREFIX}{id}"
 
 
 class TaskRefused(PorticoError):
@@ -178,6 +184,23 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     def is_finished(self) -> bool:
         """True if it never changes again."""
         return self.state in FINISHED
+
+    @property
+    def parent(self) -> str:
+        """The id of the task whose agent started this one; empty if no agent did."""
+        is_nested = self.principal.startswith(AGENT_PREFIX)
+        return self.principal.removeprefix(AGENT_PREFIX) if is_nested else ""
+
+    @property
+    def word(self) -> str:
+        """Its state in the one word that people and models read: a tool that failed is a failure,
+        too."""
+        return str(FAILED if self.is_error else self.state)
+
+    @property
+    def is_resumable(self) -> bool:
+        """True if it has ended without success."""
+        return self.is_finished and self.word != COMPLETED
 
     @property
     def pending(self) -> tuple[TaskQuestion, ...]:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ from portico.tasks.record import (
     ID_PREFIX,
     LEASE_S,
     QUEUED,
-    RESUMABLE,
     RUNNING,
     STORE_FILE,
     SYSTEM_CLOCKS,
@@ -31,6 +30,7 @@ from portico.tasks.record import (
     TaskLimits,
     TaskRecord,
     TaskRefused,
+    agent_principal,
     new_key,
 )
 from portico.tasks.stored_tasks import to_the_end
@@ -39,6 +39,8 @@ from portico.tasks.task_watch import TaskWatch
 _MAX_ID = 64
 _MAX_SEQ = (1 << 63) - 1
 _MAX_DIGITS = 18
+_MAX_NESTING, _MAX_NESTED = 8, 100
+"""How deep tasks of agents are looked for, and how many of one agent."""
 _JUMP_S = 60.0
 _DEFAULT_LIMITS = TaskLimits()
 
@@ -87,8 +89,8 @@ class TaskStore(LeasedTasks):
         input = None if task is None else await self.input(task)
         if task is None or input is None:
             return None
-        if task.state not in RESUMABLE:
-            raise TaskRefused(f"the task is {task.state}: only an unsuccessful one can be resumed")
+        if not task.is_resumable:
+            raise TaskRefused(f"the task is {task.word}: only an unsuccessful one can be resumed")
         # The same key lets a server recognise work that it did before the interruption.
         fresh = replace(
             self._new(principal, task.kind, task.ttl_s),
@@ -103,6 +105,40 @@ class TaskStore(LeasedTasks):
     async def get(self, principal: str, id: str) -> TaskRecord | None:
         """Return a principal's task; None if it is unknown, expired or of another principal."""
         return await self._database.read(lambda db: self._visible(db, principal, id))
+
+    async def find(self, principal: str, id: str) -> TaskRecord | None:
+        """Return a principal's task, or one below it that an agent started."""
+        now = self._clocks.wall()
+
+        def job(db: sqlite3.Connection) -> TaskRecord | None:
+            found = above = rows.by_id(db, _known(id))
+            for _ in range(_MAX_NESTING):
+                if above is None or above.principal == principal:
+                    break
+                above = rows.by_id(db, above.parent) if above.parent else None
+            is_below = above is not None and above.principal == principal
+            is_kept = found is not None and found.expires_at(self._limits) > now
+            return found if is_below and is_kept else None
+
+        return await self._database.read(job)
+
+    async def with_nested(self, tasks: Sequence[TaskRecord]) -> list[tuple[int, TaskRecord]]:
+        """Return tasks with their depth, each followed by those that its agent started."""
+        now = self._clocks.wall()
+
+        def job(db: sqlite3.Connection) -> list[tuple[int, TaskRecord]]:
+            left = [(0, task) for task in reversed(tasks)]
+            found = []
+            while left:
+                depth, task = left.pop()
+                found.append((depth, task))
+                if depth < _MAX_NESTING:
+                    principal = agent_principal(task.id)
+                    newest = rows.page(db, principal, now, _MAX_SEQ, _MAX_NESTED)
+                    left += [(depth + 1, one) for _, one in newest]
+            return found
+
+        return await self._database.read(job) or [(0, task) for task in tasks]
 
     async def page(
         self, principal: str, count: int = 100, cursor: str | None = None
@@ -326,8 +362,7 @@ class TaskStore(LeasedTasks):
         return await asyncio.to_thread(self._payloads.get, found)
 
     def _visible(self, db: sqlite3.Connection, principal: str, id: str) -> TaskRecord | None:
-        known = id if len(id) <= _MAX_ID and id.isascii() else ""
-        return rows.visible(db, principal, known, self._clocks.wall())
+        return rows.visible(db, principal, _known(id), self._clocks.wall())
 
     def _has_jumped(self) -> bool:
         """True if the wall clock was set since the last time."""
@@ -355,6 +390,11 @@ def _too_many(limits: TaskLimits) -> TaskRefused:
     count = limits.in_progress
     reached = f"{counted(count, 'task')} {'is' if count == 1 else 'are'} in progress"
     return TaskRefused(f"{reached}, which is the limit: wait for one to finish, or cancel one")
+
+
+def _known(id: str) -> str:
+    """Return an id that a database can look up; empty for one that is not any task's."""
+    return id if len(id) <= _MAX_ID and id.isascii() else ""
 
 
 def _seq(cursor: str) -> int | None:
