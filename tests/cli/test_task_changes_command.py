@@ -336,6 +336,7 @@ def test_changes_are_found_when_their_task_is_not_in_the_store(
     state: Path, repo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = worked(state, repo, "echo more >> a.txt")
+    shutil.rmtree(state / "tasks.db.workers")
     for file in state.glob("tasks.db*"):
         file.unlink()
     assert main(["tasks", "prune"]) == 0

@@ -12,7 +12,7 @@ from portico.tasks.record import COMPLETED, Lease
 from portico.tasks.store import TaskStore, tasks_in_folder
 
 KINDS = ("plain", "repeatable")
-LEASE_S = 1.0
+LEASE_S = float(os.environ.get("LEASE_S", "1"))
 
 
 def note(ledger: str, words: str) -> None:

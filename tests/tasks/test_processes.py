@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.tasks.record import COMPLETED, INTERRUPTED, QUEUED, TaskLimits, TaskRecord
+from portico.tasks.record import COMPLETED, INTERRUPTED, QUEUED, RUNNING, TaskLimits, TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.support.shared import ROOT
 
@@ -135,4 +135,48 @@ async def test_no_task_is_lost_when_workers_are_killed_at_any_time(tmp_path: Pat
     assert ended[INTERRUPTED] <= KILLS
     assert set(workers.begun()) == set(ids)
     assert max(workers.begun().values()) == 1
+    await workers.store.close()
+
+
+async def test_a_task_is_interrupted_when_it_is_read_after_its_worker_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASE_S", "600")
+    workers = Workers(tmp_path)
+    for reads_one in (True, False):
+        (id,) = await submit(workers.store, "plain", 1)
+        killed = workers.start(f"killed-{id}", "hold")
+        assert killed.stdout is not None
+        assert await asyncio.to_thread(killed.stdout.readline) == "1\n"
+        assert await states(workers.store, [id]) == {RUNNING: 1}
+        assert await workers.store.recover() == []
+        killed.kill()
+        killed.communicate()
+        if reads_one:
+            assert await states(workers.store, [id]) == {INTERRUPTED: 1}
+        else:
+            page = await workers.store.page(ME)
+            assert page is not None
+            assert page.tasks[0].state is INTERRUPTED
+    locks = tmp_path / "state" / "tasks.db.workers"
+    assert len(list(locks.iterdir())) == 2
+    await workers.store.prune()
+    assert list(locks.iterdir()) == []
+    await workers.store.close()
+
+
+async def test_a_worker_whose_lock_was_removed_has_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEASE_S", "600")
+    workers = Workers(tmp_path)
+    ids = await submit(workers.store, "plain", 1)
+    alive = workers.start("alive", "hold")
+    assert alive.stdout is not None
+    assert await asyncio.to_thread(alive.stdout.readline) == "1\n"
+    (tmp_path / "state" / "tasks.db.workers" / "alive").unlink()
+    assert await states(workers.store, ids) == {RUNNING: 1}
+    await asyncio.to_thread(alive.communicate, "\n")
+    assert await states(workers.store, ids) == {COMPLETED: 1}
+    assert not list((tmp_path / "state" / "tasks.db.workers").iterdir())
     await workers.store.close()

@@ -104,6 +104,10 @@ class TaskStore(LeasedTasks):
 
     async def get(self, principal: str, id: str) -> TaskRecord | None:
         """Return a principal's task; None if it is unknown, expired or of another principal."""
+        task = await self._database.read(lambda db: self._visible(db, principal, id))
+        if task is None or not self._is_left(task):
+            return task
+        await self._recover(self._is_left)
         return await self._database.read(lambda db: self._visible(db, principal, id))
 
     async def find(self, principal: str, id: str) -> TaskRecord | None:
@@ -148,10 +152,14 @@ class TaskStore(LeasedTasks):
         if before is None:
             return None
         now = self._clocks.wall()
-        page = await self._database.read(
-            lambda db: rows.page(db, principal, now, before, count + 1)
-        )
-        found = page or []
+
+        def job(db: sqlite3.Connection) -> list[tuple[int, TaskRecord]]:
+            return rows.page(db, principal, now, before, count + 1)
+
+        found = await self._database.read(job) or []
+        if any(self._is_left(task) for _, task in found):
+            await self._recover(self._is_left)
+            found = await self._database.read(job) or []
         tasks = [task for _, task in found[:count]]
         return TaskPage(tasks, str(found[count - 1][0]) if len(found) > count else None)
 
@@ -228,22 +236,31 @@ class TaskStore(LeasedTasks):
 
     # For the operator
 
-    @to_the_end
     async def recover(self, live: Collection[str] = ()) -> list[TaskRecord]:
-        """Queue or interrupt the tasks whose leases have expired; return them.
+        """Queue or interrupt the tasks whose workers have ended, or did not renew their leases;
+        return them.
 
         Repeatable tasks start again wherever they were; others only if not begun. Leases with
         the tokens `live` are those of a worker that could not renew them, and still runs.
         """
+        now = self._clocks.steady()
 
+        def is_lost(task: TaskRecord) -> bool:
+            lease = task.lease
+            if lease is None or lease.token in live:
+                return lease is None
+            return not lease.is_valid(now) or self._is_left(task)
+
+        return await self._recover(is_lost)
+
+    def _is_left(self, task: TaskRecord) -> bool:
+        """True if the process of a task's worker has ended."""
+        return task.lease is not None and self._locks.has_ended(task.lease.owner)
+
+    @to_the_end
+    async def _recover(self, is_lost: Callable[[TaskRecord], bool]) -> list[TaskRecord]:
         def lost(db: sqlite3.Connection) -> list[TaskRecord]:
-            now = self._clocks.steady()
-            leases = [(task, task.lease) for task in rows.leased(db)]
-            return [
-                task
-                for task, lease in leases
-                if lease is None or not (lease.is_valid(now) or lease.token in live)
-            ]
+            return [task for task in rows.leased(db) if is_lost(task)]
 
         def job(db: sqlite3.Connection) -> list[TaskRecord]:
             now = self._clocks.wall()
@@ -309,6 +326,8 @@ class TaskStore(LeasedTasks):
         await asyncio.to_thread(self._payloads.remove, removed)
         known = await self._database.read(rows.files) or set()
         await asyncio.to_thread(self._payloads.sweep, known)
+        leases = [task.lease for task in await self.in_progress()]
+        self._locks.sweep({lease.owner for lease in leases if lease is not None})
         return count
 
     def _new(self, principal: str, kind: str, ttl_s: float | None) -> TaskRecord:
@@ -383,7 +402,7 @@ def tasks_in_folder(
 ) -> TaskStore:
     """Return the store in a folder, which other processes may use too."""
     path = os.path.join(folder, STORE_FILE)
-    return TaskStore(FileDatabase(path, rows.FORMAT), f"{path}.files", limits, clocks)
+    return TaskStore(FileDatabase(path, rows.FORMAT), path, limits, clocks)
 
 
 def _too_many(limits: TaskLimits) -> TaskRefused:

@@ -13,6 +13,7 @@ from portico.tasks.payloads import PayloadFiles
 from portico.tasks.record import QUEUED, STARTING, Clocks, Lease, TaskLimits, TaskRecord
 from portico.tasks.setting_aside import SettingAside
 from portico.tasks.task_watch import TaskWatches
+from portico.tasks.worker_locks import WorkerLocks
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -38,12 +39,14 @@ class StoredTasks:
     """The tasks of one database, and what all operations on them share."""
 
     def __init__(
-        self, database: Database, folder: str | None, limits: TaskLimits, clocks: Clocks
+        self, database: Database, path: str | None, limits: TaskLimits, clocks: Clocks
     ) -> None:
+        """Beside the `path` of the database are the folders of large payloads and of locks."""
         self._database = SettingAside(database, clocks.wall)
-        self._payloads = PayloadFiles(folder, limits.inline)
+        self._payloads = PayloadFiles(None if path is None else f"{path}.files", limits.inline)
         self._limits = limits
         self._clocks = clocks
+        self._locks = WorkerLocks(None if path is None else f"{path}.workers")
         self._watches = TaskWatches()
         self._started_at: float | None = clocks.wall()
         """The time of the start, until the clock was compared with the store."""
@@ -64,9 +67,11 @@ class StoredTasks:
         """Finish all operations, and close the database."""
         await asyncio.gather(*self.unfinished, return_exceptions=True)
         await self._database.close()
+        self._locks.close()
 
     def _leased(self, task: TaskRecord, owner: str, lease_s: float) -> TaskRecord:
         """Return a task with a new lease; a queued one is then starting."""
+        self._locks.hold(owner)
         if task.state is QUEUED:
             task = task.moved(STARTING, self._clocks.wall())
         return task.leased(owner, secrets.token_urlsafe(16), lease_s, self._clocks.steady())
