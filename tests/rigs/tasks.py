@@ -3,7 +3,8 @@
     python -I -S tests/rigs/tasks.py (legacy | modern | both)
 
 As other servers of both eras on pipes, it stays in the era of its first request. `work` takes `ms`,
-and `keep`, its ttl in ms; without a task it answers at once. `pid` says which process this is,
+`keep`, its ttl in ms, and `asks`, to ask in a modern task whether its client can be asked or not;
+without a task it answers at once. `pid` says which process this is,
 `heard` all that it was sent so far, and `forget` drops all tasks.
 """
 
@@ -31,6 +32,8 @@ TOOLS: list[dict[str, Any]] = [
     }
     for name in ("work", "pid", "heard", "forget")
 ]
+FORM = {"message": "May I?", "requestedSchema": {"type": "object", "properties": {}}}
+QUESTION = {"method": "elicitation/create", "params": FORM}
 tasks: dict[str, dict[str, Any]] = {}
 ends: dict[str, float] = {}
 heard: list[dict[str, Any]] = []
@@ -66,6 +69,8 @@ def begun(call: Call) -> dict[str, Any]:
     keep = call.params["arguments"].get("keep", 600_000)
     ttl = {"ttlMs": keep} if is_modern(call) else {"ttl": keep}
     tasks[id] = {"taskId": id, "status": "working", "createdAt": now, "lastUpdatedAt": now, **ttl}
+    if call.params["arguments"].get("asks"):
+        tasks[id] |= {"status": "input_required", "inputRequests": {"a": QUESTION}}
     return tasks[id]
 
 
@@ -73,7 +78,8 @@ def work(call: Call) -> None:
     """Run as a task if the client requests or supports that."""
     declared = call.params.get("_meta", {}).get(f"{META}clientCapabilities", {})
     if is_modern(call) and EXTENSION in declared.get("extensions", {}):
-        call.result({"resultType": "task", **begun(call)})
+        created = {key: value for key, value in begun(call).items() if key != "inputRequests"}
+        call.result({"resultType": "task", **created})
     elif not is_modern(call) and "task" in call.params:
         call.result({"task": begun(call)})
     else:

@@ -57,6 +57,20 @@ def test_a_task_that_its_server_never_finishes_fails_when_its_time_has_passed(
         assert client.task(id)["error"] == outcome["error"]
 
 
+def test_the_task_of_a_server_that_may_not_ask_fails_with_its_first_question(
+    tmp_path: Path,
+) -> None:
+    entry = command(tasks("modern"), era="modern", may_ask=False)
+    with (
+        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
+        connected(gateway, "modern") as client,
+    ):
+        outcome = client.outcome(client.called("work", asks=True)["result"]["taskId"])
+        assert outcome["status"] == "failed"
+        assert "rig may not ask clients" in outcome["error"]["message"]
+        assert outcome["error"]["data"] == {"kind": "question", "server": "rig"}
+
+
 @pytest.mark.parametrize("client_era", ERAS)
 @pytest.mark.parametrize("server", ERAS)
 def test_a_task_that_its_server_has_forgotten_fails_with_that_reason(

@@ -179,12 +179,19 @@ def with_code(error: bytes, code: int) -> bytes:
 
 class _ResultType(Struct):
     resultType: str = ""  # noqa: N815  (a field of the wire)
+    status: str = ""
 
 
 def is_input_required(result: bytes) -> bool:
     """True if a modern server's result is a readable question."""
     found = decoded(result, _ResultType)
     return found is not None and found.resultType == "input_required"
+
+
+def asks_in_task(method: str, result: bytes) -> bool:
+    """True if a modern server's answer about one of its tasks has questions."""
+    found = decoded(result, _ResultType) if method == "tasks/get" else None
+    return found is not None and found.status == "input_required"
 
 
 class _UrlData(Struct):

@@ -7,7 +7,9 @@ call again, and follows the task that the server creates for it.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from time import time
 from typing import Any
 
@@ -39,6 +41,10 @@ _CANCEL_S = 10.0
 _MAX_NOTE = 4000
 """Characters of a note; the store cuts off what exceeds its limit."""
 _GONE = (INVALID_PARAMS, METHOD_NOT_FOUND)
+_FINAL = ("garbage", "question")
+"""Failures that would come again: a malformed or oversized answer, a forbidden question."""
+MAX_QUESTIONS, MAX_SERVER_QUESTIONS, MAX_ALL_QUESTIONS = 64, 256, 1024
+"""The questions of servers that may wait for answers: of one task, of one server, of all."""
 _INFO = {"name": "portico", "version": "0"}
 
 TaskRelay = Callable[[Request, Context], Awaitable[Response]]
@@ -105,6 +111,34 @@ def remote_input(
     return encode(remote)
 
 
+class QuestionLimits:
+    """Counts the questions of servers' tasks that wait for answers."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        """By server and by task; all of them under an empty name."""
+
+    @contextlib.contextmanager
+    def hold(self, server: str, task: str) -> Iterator[None]:
+        """Count a question while it waits; raises TaskRefused if there are too many."""
+        limits = {
+            f"task {task}": (MAX_QUESTIONS, "its task has"),
+            f"server {server}": (MAX_SERVER_QUESTIONS, f"{server} has"),
+            "": (MAX_ALL_QUESTIONS, "all servers together have"),
+        }
+        for key, (most, whose) in limits.items():
+            if self._open[key] >= most:
+                raise TaskRefused(f"{whose} {most} questions that wait for answers, the limit")
+        self._open.update(limits.keys())
+        try:
+            yield
+        finally:
+            self._open.subtract(limits.keys())
+            for key in limits:
+                if not self._open[key]:
+                    del self._open[key]
+
+
 class RemoteTaskRunner:
     """Follows the tasks of servers."""
 
@@ -121,6 +155,7 @@ class RemoteTaskRunner:
         self._relay_of = relay_of
         self._is_child = is_child
         self._background = Background()
+        self._questions = QuestionLimits()
         self.calls: CallRunner | None = None
         """Makes the calls of tasks that are resumed."""
 
@@ -186,7 +221,7 @@ class RemoteTaskRunner:
         relay = self._relay_of(remote.server)
         if relay is None:
             return failed_outcome(f"the server {remote.server!r} is not configured any more")
-        following = _Following(remote, relay, work)
+        following = _Following(remote, relay, work, self._questions)
         is_child = self._is_child(remote.server)
         try:
             if attempt is not None:
@@ -267,14 +302,18 @@ class _ServerTask:
 class _Following:
     """A worker's view of one task at its server."""
 
-    def __init__(self, remote: RemoteTask, relay: TaskRelay, work: Work) -> None:
+    def __init__(
+        self, remote: RemoteTask, relay: TaskRelay, work: Work, questions: QuestionLimits
+    ) -> None:
         self._remote = remote
         self._work = work
-        peer = TaskPeer(work, refused=self._refuse)
+        self._hold = partial(questions.hold, remote.server, work.id)
+        peer = TaskPeer(work, refused=self._refuse, hold=self._hold)
         self._task = _ServerTask(remote, relay, work.task.principal, peer)
         self.cancel = self._task.cancel
         self._background = Background()
-        self._asked: set[str] = set()
+        self._asked: dict[str, asyncio.Task[None] | None] = {}
+        """The questions that the server has now, each with the wait for its answer, if any."""
         self._unasked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done with the reason once a question of the server cannot be passed on."""
         self._fetching: asyncio.Task[Response] | None = None
@@ -305,6 +344,9 @@ class _Following:
                 if ended is not None:
                     return ended
             except McpError as error:
+                if _kind_of(error) in _FINAL:
+                    await self.cancel()
+                    return failed_outcome(error.message, error.data)
                 trouble = error.message  # it may come back
                 pause = _MAX_POLL_S
             pause = min(pause * 1.5, longest)  # a task that is short ends early
@@ -350,21 +392,29 @@ class _Following:
         if not self._remote.modern:
             self._fetch()
             return
+        for key in [key for key in self._asked if key not in state.inputRequests]:
+            waiting = self._asked.pop(key)
+            if waiting is not None:  # the server has withdrawn it
+                waiting.cancel()
+        if len(state.inputRequests) > MAX_QUESTIONS:
+            self._refuse(TaskRefused(f"its task has more than {MAX_QUESTIONS} at once"))
+            return
         for key, question in state.inputRequests.items():
             if key not in self._asked:
-                self._asked.add(key)
-                self._background.start(self._answer(key, bytes(question)))
+                self._asked[key] = self._background.start(self._answer(key, bytes(question)))
 
     async def _answer(self, key: str, question: bytes) -> None:
         if self._remote.names_servers:
             question = encode(named_question(question, self._remote.server))
         try:
-            (answer,) = await self._work.ask([question])
-            await self._task.send("tasks/update", {"inputResponses": {key: Raw(answer)}})
+            with self._hold():
+                (answer,) = await self._work.ask([question])
+                self._asked[key] = None
+                await self._task.send("tasks/update", {"inputResponses": {key: Raw(answer)}})
         except TaskRefused as refusal:
             self._refuse(refusal)
         except (McpError, StoreError):
-            self._asked.discard(key)  # the question returns while the server still lacks its answer
+            self._asked.pop(key, None)  # it returns while the server still lacks its answer
         except LeaseLost:
             pass  # the worker stops this task
 
@@ -456,6 +506,10 @@ def _modern_meta(version: Version, meta: Meta) -> dict[str, Any]:
         INFO_KEY: Raw(meta.client_info),
         CAPABILITIES_KEY: Raw(meta.client_capabilities),
     }
+
+
+def _kind_of(error: McpError) -> str:
+    return str(error.data.get("kind", "")) if isinstance(error.data, dict) else ""
 
 
 def _failed(task: "asyncio.Task[Response]") -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -85,12 +86,15 @@ class TaskPeer:
         work: Work,
         live: Callable[[bytes], None] | None = None,
         refused: Callable[[TaskRefused], None] = lambda _: None,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`live` sends the params of progress to a legacy client that is still connected.
-        `refused` is called for a question that is too large for a task."""
+        `refused` is called for a question that is too large for a task. `hold` counts a question
+        while it waits, and raises TaskRefused if there are too many."""
         self._work = work
         self._live = live
         self._refused = refused
+        self._hold = hold
 
     async def notify(self, message: bytes) -> None:
         """Show progress as the task's status."""
@@ -110,7 +114,8 @@ class TaskPeer:
             meta.pop(RELATED, None)  # the server's own id of the task
         question = encode({"method": method, "params": modern_question(method, fields)})
         try:
-            (answer,) = await self._work.ask([question])
+            with self._hold():
+                (answer,) = await self._work.ask([question])
         except TaskRefused as refusal:
             self._refused(refusal)
             raise AskError(str(refusal)) from None

@@ -15,6 +15,7 @@ from portico.protocol.eras import Members, members
 
 SERVER_KEY = "portico/server"
 """In a question's `_meta`: the server that sends it."""
+_LABELS = ("title", "description")
 _ALL_SERVERS = "allServers"
 
 
@@ -37,6 +38,9 @@ def named(method: str, params: Members, server: str) -> Members:
     shown = dict(params)
     if method == ELICIT:
         shown["message"] = Raw(encode(signed(_text(params, "message"), server)))
+        if "requestedSchema" in params:
+            form = decoded(params["requestedSchema"], dict[str, Any]) or {}
+            shown["requestedSchema"] = Raw(encode(_labelled(form, server)))
     else:
         prompt = _text(params, "systemPrompt") or "The MCP server of this name makes this request."
         shown["systemPrompt"] = Raw(encode(signed(prompt, server)))
@@ -51,6 +55,29 @@ def signed(text: str, server: str) -> str:
     """Prefix each line with the server's name, so that no line can pass for another server's."""
     lines = [sanitize_text(line) for line in text.splitlines()] or [""]
     return "\n".join(f"[{server}] {line}".rstrip() for line in lines)
+
+
+def _labelled(form: Any, server: str) -> Any:
+    """Return the schema of a form with labels that show all characters, and that cannot pass for
+    texts of another server. Keys and values stay: the answer has them."""
+    if isinstance(form, list):
+        return [_labelled(one, server) for one in form]
+    if not isinstance(form, dict):
+        return form
+    found: dict[str, Any] = {}
+    for key, value in form.items():
+        if key in _LABELS and isinstance(value, str):
+            found[key] = _label(value, server)
+        elif key == "enumNames" and isinstance(value, list):
+            found[key] = [_label(one, server) if isinstance(one, str) else one for one in value]
+        else:
+            found[key] = _labelled(value, server)
+    return found
+
+
+def _label(text: str, server: str) -> str:
+    lines = sanitize_text(text).splitlines()
+    return "\n".join(signed(one, server) if one.lstrip()[:1] == "[" else one for one in lines)
 
 
 def named_result(result: bytes, server: str) -> bytes:

@@ -16,6 +16,7 @@ from portico.model.methods import TABLE
 from portico.model.tasking import CreatedTask
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import (
+    asks_in_task,
     is_input_required,
     legacy_params,
     members,
@@ -313,8 +314,8 @@ class Relay:
                 id = session.exchange.next_id()
                 params = encode_when_sent(call, lambda: same_era_params(call.request, id))
                 result = await self._send(session, call, id, params, timeout)
-                if modern and not session.may_ask and is_input_required(result):
-                    raise McpError(refused_question(call.request.method, session.name))
+                if modern and not session.may_ask:
+                    _check_no_question(call.request.method, result, session.name)
                 return result
             if session.modern:
                 return await run_rounds(
@@ -412,3 +413,10 @@ def _note_error(session: UpstreamSession, method: str, task: str, error: ServerE
         session.tasks.note(Task(task, is_over=True))  # the error is its outcome
     elif method == "tasks/get" and error.code == INVALID_PARAMS:
         session.tasks.forget(task)
+
+
+def _check_no_question(method: str, result: bytes, server: str) -> None:
+    """Raise McpError for a question of a server that may not ask."""
+    if is_input_required(result) or asks_in_task(method, result):
+        data = {"kind": "question", "server": server}
+        raise McpError(refused_question(method, server), data=data)
