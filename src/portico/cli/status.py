@@ -107,8 +107,14 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
         tools,
         duration(server.get("age_s")),
         "-" if starts is None else str(starts),
-        shortened(str(server.get("error") or ""), _MAX_ERROR),
+        shortened(_error(server), _MAX_ERROR),
     )
+
+
+def _error(server: dict[str, Any]) -> str:
+    """The last error, after the time of the next try if there is one."""
+    error, retry_in_s = str(server.get("error") or ""), server.get("retry_in_s")
+    return error if retry_in_s is None else f"next try in {duration(retry_in_s)}; {error}"
 
 
 def _with_kinds(

@@ -10,7 +10,7 @@ from portico.config.problems import ConfigError
 from portico.windows.control import send_command, socket_names
 
 _STATUS_S = 5.0
-_VOLATILE = ("age_s", "connections", "held", "lists")
+_VOLATILE = ("retry_in_s", "age_s", "connections", "held", "lists")
 """Fields that change without an event, or too often to report."""
 
 

@@ -24,6 +24,7 @@ from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 from portico.protocol.tasks import support_of
 from portico.providers.task_mode import TaskMode
+from portico.upstream.backoff import BackoffLimits, jittered
 
 GATEWAY_CAPABILITY = "portico/gateway"
 """The capability that identifies a gateway."""
@@ -31,6 +32,8 @@ _KINDS = ("tools", "resources", "prompts")
 _DESCRIPTIVE_FIELDS = ("title", "description", "tags")
 _MAX_WARNINGS = 20
 _MAX_NAME = 100
+_RETRIES = BackoffLimits(first_pause_s=5.0, max_pause_s=600.0)
+"""The pauses between tries to list the tools of a server that failed."""
 
 Entry = ServerEntry | ComponentEntry | LocalEntry
 _KIND_NAMES: dict[type, str] = {
@@ -101,6 +104,12 @@ class Member:
         """The error of the last refresh; empty if it succeeded."""
         self.refreshing: asyncio.Future[None] | None = None
         """Done when the current refresh ends; None if none is running."""
+        self.retry: asyncio.TimerHandle | None = None
+        """Starts the next try to list its tools, if one is planned."""
+        self.failures = 0
+        """The number of failed refreshes in a row."""
+        self.retry_pause_s = 0.0
+        """The pause before the next try, after a failure."""
         self.stop_saving = leave or _nothing
         """Stops saving the catalog on disk: the next server of this name does."""
         self.links = _links(entry)
@@ -199,16 +208,34 @@ class Member:
         try:
             await self.provider.fetch_catalog()
         except (McpError, TargetError) as error:
-            put_off = isinstance(error, TargetError) and error.kind in ("backoff", "breaker")
-            if not put_off or not self.problem:  # the earlier error explains more than "backoff"
-                self.problem = str(error)
+            self._failed(error)
         else:
             self.problem = self.listing_problem()
+            self.failures = self.failures + 1 if self.problem else 0
+            self.retry_pause_s = jittered(_RETRIES, self.failures)
         finally:
             self._refreshes -= 1
             if not self._refreshes:
                 self.refreshing.set_result(None)
                 self.refreshing = None
+
+    @property
+    def is_due(self) -> bool:
+        """True if its tools should be listed in the background: this process never listed them, and
+        the config is complete."""
+        if self.entry.problem or self.is_local:
+            return False
+        return self.lacks_tools or not self.is_confirmed
+
+    def _failed(self, error: McpError | TargetError) -> None:
+        kind, details = ("", {}) if isinstance(error, McpError) else (error.kind, error.details)
+        if kind in ("backoff", "breaker") and self.problem:
+            # It was not started; the earlier error explains more.
+            self.retry_pause_s = details["retry_after_s"]
+        else:
+            self.problem = str(error)
+            self.retry_pause_s = jittered(_RETRIES, self.failures)
+            self.failures += 1
 
     def listing_problem(self) -> str:
         """Return the problem of a server that did not list all that it declares."""
@@ -293,7 +320,14 @@ class Member:
             "age_s": age,
             "pending": self.is_pending,
             "error": self.problem,
+            "retry_in_s": self._retry_in_s(),
         }
+
+    def _retry_in_s(self) -> float | None:
+        """Return the time until the next try; None if none is planned."""
+        if self.retry is None or self.refreshing is not None or not self.is_due:
+            return None
+        return round(max(0.0, self.retry.when() - asyncio.get_running_loop().time()), 1)
 
     def _state(self, status: dict[str, Any]) -> str:
         if "state" in status:

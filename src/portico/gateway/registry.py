@@ -234,10 +234,28 @@ class Registry:
             await asyncio.to_thread(give_back_memory)  # a refresh needs far more than is kept
 
     async def _survey(self, member: Member) -> None:
+        before = member.problem
         await member.fetch_catalog()
-        is_news = member.problem != member.entry.problem  # else reported already
-        if is_news and self.members.get(member.name) is member:
+        if self.members.get(member.name) is not member:
+            return
+        # A problem of the entry was reported before, and one of a retry that fails again too.
+        if member.problem not in ("", member.entry.problem, before):
             self._report(member.problem)
+        if member.is_due:
+            self._retry_in(member, member.retry_pause_s)
+
+    def _retry_in(self, member: Member, pause_s: float) -> None:
+        """Refresh a member after a pause, unless it was refreshed by then."""
+
+        def retry() -> None:
+            member.retry = None
+            is_current = self.members.get(member.name) is member
+            if is_current and member.is_due and member.refreshing is None:
+                self._background.start(self.refresh([member.name]))
+
+        if member.retry is not None:
+            member.retry.cancel()
+        member.retry = asyncio.get_running_loop().call_later(pause_s, retry)
 
     def _check_pinned(self, servers: set[str]) -> None:
         """Report pinned names that are not tools of these servers."""
@@ -431,6 +449,9 @@ class Registry:
         await self._background.close()
         await self._tool_search.close()
         members = (*self.members.values(), *self._draining)
+        for member in members:
+            if member.retry is not None:
+                member.retry.cancel()
         local = [member for member in members if member.is_local]
         others = (member.provider.close() for member in members if not member.is_local)
         await asyncio.gather(_close_in_turn(reversed(local)), *others)
@@ -438,7 +459,12 @@ class Registry:
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]
     ) -> "Sequence[Hit]":
-        """Return the best tools for a query."""
+        """Return the best tools for a query. Servers that could have more, but failed, are tried
+        again in the background."""
+        for name in servers if server is None else (server,):
+            member = self.members.get(name)
+            if member is not None and member.retry is not None:
+                self._retry_in(member, 0)
         self._index()
         everything = servers >= self.members.keys()
         scope = None if everything else servers

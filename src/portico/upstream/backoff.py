@@ -21,6 +21,13 @@ class BackoffLimits(Struct, frozen=True):
     """The longest pause that a call waits out; with a longer one it fails at once."""
 
 
+def jittered(limits: BackoffLimits, failures: int) -> float:
+    """Return the pause after this many failures: doubled each time, and with jitter, so that
+    upstreams that failed together do not restart together."""
+    longest: float = limits.first_pause_s * 2 ** min(failures, 16)
+    return min(longest, limits.max_pause_s) * (0.5 + os.urandom(1)[0] / 510)
+
+
 class Backoff:
     """The pause before the next start: none after the first failure, then doubled each time."""
 
@@ -40,10 +47,7 @@ class Backoff:
         """Record a failed start or a lost session."""
         self.failures += 1
         if self.failures > 1:
-            longest = self._limits.first_pause_s * 2 ** min(self.failures - 2, 16)
-            # Jitter, so that upstreams that failed together do not restart together.
-            spread = 0.5 + os.urandom(1)[0] / 510
-            self._until = self._clock() + min(longest, self._limits.max_pause_s) * spread
+            self._until = self._clock() + jittered(self._limits, self.failures - 2)
 
     def succeeded(self) -> None:
         """Record a success."""
