@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalog import cursor
-from portico.catalog.catalog import Catalog, Identity
+from portico.catalog.catalog import Catalog, Identity, without_output_schema
 from portico.catalog.merge import merge
 from portico.model.offer import Offer
 from portico.model.version import Version
@@ -103,3 +103,17 @@ def test_made_up_cursors_do_not_fill_the_memory() -> None:
     for number in range(1, 200):
         made.page("tools", Version.V2026_07_28, cursor.write("tools", number, f"gone{number}"))
     assert len(made.pages) == 0
+
+
+def test_an_output_schema_is_removed_however_its_key_is_written() -> None:
+    spelled = (
+        rb'"outputSchema"',
+        rb'"output\u0053chema"',
+        rb'"outputSchema":{"a":1},"outputSchema"',
+    )
+    for key in spelled:
+        raw = b'{"name":"x",' + key + b':{"type":"object"},"inputSchema":{"type":"object"}}'
+        kept = {"name": "x", "inputSchema": {"type": "object"}}
+        assert json.loads(without_output_schema(raw)) == kept
+    for raw in (b'{"name":"x"}', b'{"name": "x\\n"}', b'{"name":"outputSchema"}'):
+        assert without_output_schema(raw) is raw

@@ -110,16 +110,13 @@ def test_a_client_without_tasks_gets_a_text_and_fetches_the_result(plain: Follow
         assert text(done) == "waited 1.5 s"
 
 
-def test_a_structured_result_is_awaited_unless_execute_tool_asks_for_it(
-    plain: FollowingWeb,
-) -> None:
-    direct = plainly(plain, "measure", seconds=1)
-    assert direct["structuredContent"] == {"degrees": 21.5}
-    plain.executes = True
-    promoted = plainly(plain, "measure", seconds=1)
-    id = promoted["structuredContent"]["task_id"]
-    done = own(plain, "task_status", task_id=id, wait_s=50)
-    assert done["structuredContent"] == {"degrees": 21.5}
+def test_a_structured_result_is_fetched_with_task_status(plain: FollowingWeb) -> None:
+    for executes in (False, True):
+        plain.executes = executes
+        promoted = plainly(plain, "measure", seconds=1)
+        id = promoted["structuredContent"]["task_id"]
+        done = own(plain, "task_status", task_id=id, wait_s=50)
+        assert done["structuredContent"] == {"degrees": 21.5}
 
 
 def test_a_promoted_call_can_be_cancelled_with_a_tool(plain: FollowingWeb) -> None:

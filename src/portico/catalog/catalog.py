@@ -374,12 +374,18 @@ def _older_tool(raw: bytes, version: Version) -> bytes:
     of objects before 2026-07-28."""
     if not may_mention(raw, b'"outputSchema"'):
         return raw
-    fields = members(raw)
-    kind = members(fields.get("outputSchema", b"")).get("type", b"")
+    kind = members(members(raw).get("outputSchema", b"")).get("type", b"")
     if version >= Version.V2025_06_18 and bytes(kind) == b'"object"':
         return raw
-    fields.pop("outputSchema", None)
-    return encode(fields)
+    return without_output_schema(raw)
+
+
+def without_output_schema(raw: bytes) -> bytes:
+    """Return the definition of a tool without its output schema."""
+    if raw.find(b"outputSchema") < 0 and raw.find(b"\\") < 0:
+        return raw
+    fields = members(raw)
+    return raw if fields.pop("outputSchema", None) is None else encode(fields)
 
 
 def _is_cursor_of(kind: str, listed: Listed, start: int, cursor: str) -> bool:

@@ -268,6 +268,13 @@ class Config(Struct, frozen=True, kw_only=True):
         """True if calls of a server may become tasks after a time of its own."""
         return any(entry.sync_budget_s is not None for entry in self.entries.values())
 
+    def budget_s(self, server: str) -> float | None:
+        """Return the time after which a call of a server or component becomes a task; None for
+        never."""
+        entry = self.servers.get(server) or self.components.get(server)
+        own = None if entry is None else entry.sync_budget_s
+        return self.gateway.sync_budget_s if own is None else own
+
     @property
     def disabled(self) -> list[str]:
         """The names of the disabled servers and components."""

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from portico.catalog.catalog import Catalog, Identity
+from portico.catalog.catalog import Catalog, Identity, without_output_schema
 from portico.catalog.merge import Merged
 from portico.chain.views import ViewFailed, Views
 from portico.config.schema import Config
@@ -226,8 +226,8 @@ class Exposure:
             tools = merged.listed("tools")
         if self._tasks is not None and not self._registry.is_composition and self._tasks():
             own = task_tools()
-            items, keys = (*tools.items, *own.values()), (*tools.keys, *own)
-            tools = Listed(items=items, keys=keys)
+            listed = self._without_schemas(tools, merged, config)
+            tools = Listed(items=(*listed, *own.values()), keys=(*tools.keys, *own))
         rest = {kind: merged.listed(kind) for kind in KINDS if kind != "tools"}
         return Offer(
             lists={"tools": tools, **rest},
@@ -236,6 +236,17 @@ class Exposure:
             # Capabilities cannot be declared later, when a server adds the first of a kind.
             declared=frozenset(_KINDS if self._tasks is None else (*_KINDS, "tasks")),
         )
+
+    def _without_schemas(self, tools: Listed, merged: Merged, config: Config) -> Iterator[bytes]:
+        """Return definitions without the output schemas of those tools whose calls can become
+        tasks: official clients refuse any other result than one of the schema."""
+        for name, raw in zip(tools.keys, tools.items, strict=True):
+            route = merged.tools.get(name)
+            member = None if route is None else self._registry.members.get(route[0].server)
+            if member is None or member.delegates or config.budget_s(member.name) is None:
+                yield raw
+            else:
+                yield without_output_schema(raw)
 
     def publish_changes(self) -> None:
         """Notify clients of the lists that differ from those last published."""

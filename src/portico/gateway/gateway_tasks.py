@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from portico.catalog.catalog import without_output_schema
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import ItemRoute
 from portico.config.schema import Config
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from portico.tasks.worker import TaskWorker
 
 _UNKNOWN = TaskMode(is_unknown=True)
-_OUTPUT = b'"outputSchema"'
 _MAX_DAMAGED = 20
 
 
@@ -182,25 +182,21 @@ class MergedTaskPolicy:
 
     def budget_s(self, request: Request) -> float | None:
         """Return the time after which a call becomes a task."""
-        default = self._registry.config.gateway.sync_budget_s
-        if default is None and not self._registry.config.has_budgets:
-            return None
         place = self._place(request)
-        if place is None:
-            return None
-        entry = self._registry.config.entries.get(place[0].server)
-        own = None if entry is None else entry.sync_budget_s
-        return default if own is None else own
+        return None if place is None else self._registry.config.budget_s(place[0].server)
 
     def explains(self, request: Request) -> bool:
         """True if a client without tasks can get a text: official clients refuse one in place of a
-        structured result."""
+        structured result, unless the tool is listed without its output schema."""
         if not self._explains or (request.version.modern and declares_tasks(request)):
             return False
         place = self._place(request)
         if place is None:
             return False
-        return bool(request.asked) or _OUTPUT not in place[0].raw("tools", place[1])
+        if request.asked or self._registry.config.budget_s(place[0].server) is not None:
+            return True
+        raw = place[0].raw("tools", place[1])
+        return without_output_schema(raw) is raw
 
     def server_of(self, context: Context) -> str:
         """Return the member that the router chose."""
@@ -237,8 +233,7 @@ class MemberTaskPolicy:
 
     def budget_s(self, request: Request) -> float | None:
         """Return the time after which a call becomes a task."""
-        own = getattr(self._member.entry, "sync_budget_s", None)
-        return self._registry.config.gateway.sync_budget_s if own is None else own
+        return self._registry.config.budget_s(self._member.name)
 
     def explains(self, request: Request) -> bool:
         """Return False: all names at this endpoint belong to the member."""
