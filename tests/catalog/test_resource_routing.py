@@ -11,8 +11,9 @@ from portico.catalog.resource_routing import ResourceRouting, ServerResources
 from portico.catalog.uris import canonical, canonical_template, uri_pattern
 
 _OURS = ["portico://a/file%3A%2F%2F%2Fa", "portico://b/data:,{}", "portico://elsewhere/x"]
+_PAGES = ["ui://x/y", "ui://a--x/y", "UI://b%2D%2Dx", "ui:///", "ui://", "ui://{x}/y", "ui:x"]
 _URIS = st.sampled_from(
-    ["file:///a", "file:///b%20c", "memo://x?y=1#z", "data:,{}", "git://é/1", *_OURS]
+    ["file:///a", "file:///b%20c", "memo://x?y=1#z", "data:,{}", "git://é/1", *_OURS, *_PAGES]
 )
 _LISTS = st.lists(_URIS, unique=True, max_size=4)
 
@@ -191,13 +192,71 @@ def test_a_portico_uri_of_no_server_is_nobodys() -> None:
     assert owners.resolve("portico://")[0] is None
 
 
-@given(st.dictionaries(st.sampled_from("abcd"), _LISTS))
+@given(st.dictionaries(st.sampled_from(["a", "b", "c", "a--b", "a-", "-", "B"]), _LISTS))
 def test_what_is_shown_leads_back_to_its_own_server(servers: dict[str, list[str]]) -> None:
     owners = ResourceRouting(ServerResources(name, uris, ()) for name, uris in servers.items())
     exposed = [owners.exposed_uri(name, uri) for name, uris in servers.items() for uri in uris]
     assert len(set(exposed)) == len(exposed)
     back = [owners.resolve(uri) for uri in exposed]
     assert back == [(name, uri) for name, uris in servers.items() for uri in uris]
+
+
+_AUTHORITIES = st.lists(
+    st.sampled_from(["a", "b", "-", "--", "%2D", "%2d", "A", "x", "a--b", "/", "?", "@", ":1"])
+).map("".join)
+
+
+@given(
+    st.lists(_AUTHORITIES, unique=True, max_size=3), st.sampled_from(["ui://", "UI://", "Ui://"])
+)
+def test_a_page_of_each_of_several_servers_leads_back_to_it(texts: list[str], start: str) -> None:
+    pages = [f"{start}{text}" for text in texts]
+    names = ["a", "b", "a--b", "a-", "-a", "--", "a-b"]
+    owners = ResourceRouting(ServerResources(name, pages, ()) for name in names)
+    shown = {(name, page): owners.exposed_uri(name, page) for name in names for page in pages}
+    back = {claim: owners.resolve(uri) for claim, uri in shown.items()}
+    for (name, page), (server, own) in back.items():
+        # Two spellings of one URI are the same resource.
+        assert (server, canonical(own)) == (name, canonical(page))
+        assert owners.canonical_exposed(shown[name, page]) == shown[name, page]
+
+
+def test_a_second_page_is_a_page_too() -> None:
+    pages = ["ui://budget/page.html", "ui://{app}/page.html"]
+    owners = ResourceRouting([ServerResources(name, pages[:1], pages[1:]) for name in ("a", "b")])
+    assert owners.exposed_uri("a", pages[0]) == pages[0]
+    assert owners.exposed_uri("b", pages[0]) == "ui://b--budget/page.html"
+    assert owners.exposed_uri("b", pages[1]) == "ui://b--{app}/page.html"
+    assert owners.resolve("ui://b--chart/page.html") == ("b", "ui://chart/page.html")
+    assert owners.resolve("UI://B--chart/page.html") == ("b", "UI://chart/page.html")
+    assert owners.canonical_exposed("ui://a--budget/page.html") == pages[0]
+    assert clashes(owners)["b"] == [
+        "a, which comes first, also lists 1 resource of b (such as ui://budget/page.html); "
+        "exposed as ui://b--...",
+        "a, which comes first, also lists 1 template of b (such as ui://{app}/page.html); "
+        "exposed as ui://b--...",
+        "resources of b match ui://{app}/page.html of a: a serves them",
+    ]
+
+
+def test_a_page_that_could_be_read_as_anothers_is_shown_in_the_other_form() -> None:
+    page = "ui://server--app/page.html"
+    owners = ResourceRouting([ServerResources(name, [page], []) for name in ("my", "my--server")])
+    assert owners.exposed_uri("my", page) == page
+    third = ResourceRouting(
+        [ServerResources(name, [page], []) for name in ("first", "my", "my--server")]
+    )
+    exposed = third.exposed_uri("my", page)
+    assert exposed.startswith("portico://my/")
+    assert third.resolve(exposed) == ("my", page)
+    assert third.resolve(third.exposed_uri("my--server", page)) == ("my--server", page)
+
+
+def test_a_page_with_hyphens_without_number_is_resolved_at_once() -> None:
+    owners = ResourceRouting([ServerResources(name, ["ui://x"], []) for name in ("a", "b")])
+    page = f"ui://{'-' * 1_000_000}"
+    assert owners.resolve(page) == (None, page)
+    assert owners.resolve(owners.exposed_uri("b", f"ui://b--{page}")) == ("b", f"ui://b--{page}")
 
 
 _TEXTS = st.lists(

@@ -49,10 +49,11 @@ def _claimed_twice(routing: ResourceRouting) -> Iterator[tuple[str, str]]:
             many = Counter(owner for owner, _ in theirs)
             first = dict(reversed(theirs))
             for owner, count in many.items():
+                shown = routing.prefixed(server, first[owner])
                 yield (
                     server,
                     f"{owner}, which comes first, also lists {counted(count, noun)} of {server} "
-                    f"(such as {_short(first[owner])}); exposed as portico://{server}/...",
+                    f"(such as {_short(first[owner])}); exposed as {_form(shown, server)}",
                 )
 
 
@@ -87,6 +88,10 @@ def _claims(routing: ResourceRouting) -> Iterator[tuple[str, str, str, str]]:
     for server, resources in routing.servers.items():
         for uri in resources.uris[:_MAX_LISTED]:
             yield server, uri, "resources", ""
+
+
+def _form(shown: str, server: str) -> str:
+    return f"ui://{server}--..." if shown[:5].lower() == "ui://" else f"portico://{server}/..."
 
 
 def _short(uri: str) -> str:

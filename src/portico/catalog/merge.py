@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from portico.catalog.namespaced import NamespacedOffer, with_field
+from portico.catalog.ui_pages import with_page_uris
 from portico.model.offer import KEYS, KINDS, Listed, Offer
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Merged:
         self.namespaced_offers = {namespaced.server: namespaced for namespaced in self._offers}
         self._prefixed = prefixed
         self._routes: dict[str, dict[str, ItemRoute]] = {}
+        self._shown: dict[NamespacedOffer, NamespacedOffer] = {}
         self.duplicates: list[Clash] = []
         """The names with a second owner, in the lists built so far."""
 
@@ -85,7 +87,10 @@ class Merged:
                     continue
                 namespaced, key = route
                 same = before[exposed] == raw
-                own = namespaced.raw(kind, key) if same else with_field(raw, KEYS[kind], key)
+                own = namespaced.raw(kind, key)
+                if not same:
+                    own = with_field(raw, KEYS[kind], key)
+                    own = with_page_uris(own, self._own_uri) if kind == "tools" else own
                 found[namespaced.server][key] = own
             for server, items in found.items():
                 if items or kind in self.namespaced_offers[server].offer.lists:
@@ -141,6 +146,20 @@ class Merged:
         """Return the server of an exposed URI, and the URI there."""
         return self.routing.resolve(uri)
 
+    def shown(self, namespaced: NamespacedOffer) -> NamespacedOffer:
+        """Return an offer with the pages of its tools under their exposed URIs."""
+        if not namespaced.pages:
+            return namespaced
+        found = self._shown.get(namespaced)
+        if found is None:
+            server, exposed = namespaced.server, self.routing.exposed_uri
+            found = namespaced.with_pages(lambda uri: exposed(server, uri))
+            self._shown[namespaced] = found
+        return found
+
+    def _own_uri(self, exposed: str) -> str:
+        return self.routing.resolve(exposed)[1]
+
     @cached_property
     def routing(self) -> "ResourceRouting":
         """The routing of URIs to servers."""
@@ -152,6 +171,7 @@ class Merged:
                 namespaced.server,
                 namespaced.listed("resources").keys,
                 namespaced.listed("templates").keys,
+                namespaced.pages,
             )
             for namespaced in self.namespaced_offers.values()
         )
@@ -215,7 +235,7 @@ class Merged:
             routes = {name: routes[name] for name in names if name in routes}
         field = KEYS[kind]
         items = [
-            namespaced.renamed(kind, key, field, exposed)
+            self.shown(namespaced).renamed(kind, key, field, exposed)
             for exposed, (namespaced, key) in routes.items()
         ]
         return Listed(items=tuple(items), keys=tuple(routes))

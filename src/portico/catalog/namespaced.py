@@ -1,6 +1,6 @@
 """The offer of one server in a gateway, with its exposed names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.catalog.ui_pages import has_page, page_uris, with_page_uris
 from portico.model.offer import Listed, Offer
 from portico.protocol.codec import decoded, may_mention
 from portico.protocol.eras import members
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 _MAX_UI = 50
 """The limit for each server: models read these in every conversation. Search finds the rest."""
-
-
-class _ToolMeta(msgspec.Struct):
-    meta: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict, name="_meta")
 
 
 class NamespacedOffer:
@@ -70,8 +67,23 @@ class NamespacedOffer:
         """The exposed names of its tools that have a UI (MCP Apps), up to a limit."""
         listed = self.listed("tools")
         pairs = zip(listed.keys, listed.items, strict=True)
-        found = (self.tools[key] for key, raw in pairs if b"_meta" in raw and _has_ui(raw))
+        found = (self.tools[key] for key, raw in pairs if has_page(raw))
         return tuple(islice(found, _MAX_UI))
+
+    @cached_property
+    def pages(self) -> Sequence[str]:
+        """The URIs of the pages of its tools."""
+        return tuple(
+            dict.fromkeys(uri for raw in self.listed("tools").items for uri in page_uris(raw))
+        )
+
+    def with_pages(self, shown: Callable[[str], str]) -> "NamespacedOffer":
+        """Return the same offer with other URIs of its tools' pages."""
+        if all(shown(uri) == uri for uri in self.pages):
+            return self
+        tools = self.listed("tools")
+        items = tuple(with_page_uris(raw, shown) for raw in tools.items)
+        return self.with_lists({**self.offer.lists, "tools": Listed(items=items, keys=tools.keys)})
 
     @cached_property
     def version(self) -> bytes:
@@ -184,9 +196,3 @@ def can_create_tasks(offer: Offer) -> bool:
     if offer.version.modern:
         return EXTENSION in members(members(capabilities).get("extensions", b""))
     return creates_tasks(decoded(capabilities, dict[str, Any]) or {})
-
-
-def _has_ui(raw: bytes) -> bool:
-    """True if it has `_meta.ui`, or the key from drafts of MCP Apps."""
-    meta = (decoded(raw, _ToolMeta) or _ToolMeta()).meta
-    return bytes(meta.get("ui", b"")).startswith(b"{") or "ui/resourceUri" in meta

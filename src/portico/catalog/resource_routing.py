@@ -4,15 +4,20 @@ The rule, in this order:
 
 1. a server that lists the URI;
 2. the server with the most literal template that matches it;
-3. the server whose result mentioned it (`gateway/resource_origins.py`);
-4. the only server with a template without a scheme that matches it.
+3. the first server with a tool that has it as its page;
+4. the server whose result mentioned it (`gateway/resource_origins.py`);
+5. the only server with a template without a scheme that matches it.
 
 The order of servers matters only if two list the same URI, or have equally literal templates that
 match it: then the first in the config owns it. URIs are compared in their canonical form and
 forwarded unchanged. A URI of a server that does not own it is exposed as
-`portico://SERVER/<escaped uri>`, and so is every URI with the scheme `portico`.
+`portico://SERVER/<escaped uri>`. Clients show a page (MCP Apps) only if its URI begins with
+`ui://`, so `ui://AUTHORITY/...` is exposed as `ui://SERVER--AUTHORITY/...` instead. No server can
+own a URI in one of these two forms: it is always exposed with its server, so that it cannot take
+the place of another server's.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -20,9 +25,20 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from portico.catalog.uris import Rank, UriPattern, canonical, canonical_template, uri_pattern
+from portico.catalog.uris import (
+    Rank,
+    UriPattern,
+    canonical,
+    canonical_escapes,
+    canonical_template,
+    uri_pattern,
+)
 
 SCHEME = "portico://"
+_PAGE = "ui://"
+_BETWEEN = "--"
+"""Between the server and the authority of an exposed page."""
+_AUTHORITY = re.compile("[^/?#]*")
 _MAX_TEMPLATES = 100
 _MAX_TRIED = 8
 """The limits of templates that are used, and matched in full, for each server: a server with
@@ -36,6 +52,8 @@ class ServerResources(Struct, frozen=True):
     server: str
     uris: Sequence[str]
     templates: Sequence[str]
+    pages: Sequence[str] = ()
+    """The URIs of the pages of its tools, which it need not list."""
 
 
 _Families = dict[str, list[tuple[Rank, str, UriPattern]]]
@@ -49,20 +67,25 @@ class ResourceRouting:
         self.servers: dict[str, ServerResources] = {
             resources.server: resources for resources in servers
         }
+        self._longest_name = max(map(len, self.servers), default=0)
         self._by_low_name = {name.lower(): name for name in reversed(self.servers)}
         self.listed: dict[str, str] = {}
         """The first server to list each canonical URI."""
         self.templates: dict[str, str] = {}
         """The first server to list each canonical template."""
+        self._pages: dict[str, str] = {}
         self._matches: dict[str, tuple[str | None, str | None]] = {}
         for resources in self.servers.values():
             for uri in resources.uris:
                 self.listed.setdefault(canonical(uri), resources.server)
             for text in resources.templates:
                 self.templates.setdefault(canonical_template(text), resources.server)
+            for uri in resources.pages:
+                self._pages.setdefault(canonical(uri), resources.server)
 
     def owner(self, uri: str) -> str | None:
-        """Return the server that lists this URI, or has the most literal template for it."""
+        """Return the server that lists this URI, has the most literal template for it, or has a
+        tool with this page."""
         return self._match(uri)[0]
 
     def fallback(self, uri: str) -> str | None:
@@ -92,7 +115,7 @@ class ResourceRouting:
         return found
 
     def _find(self, uri: str) -> tuple[str | None, str | None]:
-        if _has_portico_scheme(uri):
+        if self._is_prefixed(uri):
             return None, None
         if "{" in uri:  # the text of a template, not a URI
             exact = self.templates.get(canonical_template(uri)) or self.listed.get(canonical(uri))
@@ -108,6 +131,8 @@ class ResourceRouting:
             if pattern.matches(same):
                 return server, None
             tried[server] = tried.get(server, 0) + 1
+        if same in self._pages:
+            return self._pages[same], None
         schemeless = {server for server, pattern in self.schemeless if pattern.matches(same)}
         return None, schemeless.pop() if len(schemeless) == 1 else None
 
@@ -141,31 +166,46 @@ class ResourceRouting:
             (resources.server, uri_pattern(text))
             for resources in self.servers.values()
             for text in resources.templates[:_MAX_TEMPLATES]
-            if not _has_portico_scheme(text)
+            if not self._is_prefixed(text)
         ]
         return [(server, pattern) for server, pattern in found if pattern is not None]
 
     def exposed_uri(self, server: str, uri: str) -> str:
         """Return the URI that clients see for a URI of this server."""
-        if not _has_portico_scheme(uri):
+        if not self._is_prefixed(uri):
             owner = self.owner(uri)
             if owner is None or owner == server:
                 return uri
-        return prefixed_uri(server, uri)
+        return self.prefixed(server, uri)
+
+    def prefixed(self, server: str, uri: str) -> str:
+        """Return the URI that names its server too: `ui:` for a page, `portico:` for others."""
+        if _is_page(uri):
+            page = f"{uri[: len(_PAGE)]}{server}{_BETWEEN}{uri[len(_PAGE) :]}"
+            if self._own_page(page) == (server, uri):
+                return page
+            # Another server's name begins with this one: the page could be read as its own.
+        from urllib.parse import quote
+
+        # A template is not escaped, so that clients can still expand it.
+        return f"{SCHEME}{server}/{uri if '{' in uri else quote(uri, safe='')}"
 
     def canonical_exposed(self, exposed: str) -> str:
-        """Return the canonical form of an exposed `portico:` URI; other URIs unchanged."""
-        server, uri = self.resolve(exposed) if _has_portico_scheme(exposed) else (None, exposed)
+        """Return the canonical form of an exposed URI with its server; other URIs unchanged."""
+        server, uri = self.resolve(exposed) if self._is_prefixed(exposed) else (None, exposed)
         if server is None:
             return exposed
-        return uri if self.owner(uri) == server else prefixed_uri(server, uri)
+        return uri if self.owner(uri) == server else self.prefixed(server, uri)
 
     def resolve(self, exposed: str) -> tuple[str | None, str]:
         """Return the server of an exposed URI, or None, and the URI there."""
+        if _is_page(exposed):
+            server, uri = self._own_page(exposed)
+            return (self.owner(exposed), exposed) if server is None else (server, uri)
         if not _has_portico_scheme(exposed):
             return self.owner(exposed), exposed
         name, _, rest = exposed[len(SCHEME) :].partition("/")
-        server = name if name in self.servers else self._by_low_name.get(name.lower())
+        server = self._server(name)
         if server is None or not rest:
             return None, exposed
         from urllib.parse import unquote
@@ -173,15 +213,32 @@ class ResourceRouting:
         # An escaped URI has no colon; a URI from a template has the colon of its scheme.
         return server, rest if ":" in rest else unquote(rest)
 
+    def _is_prefixed(self, uri: str) -> bool:
+        """True for a URI in a form of ours, which no server can own."""
+        return _has_portico_scheme(uri) or (_is_page(uri) and self._own_page(uri)[0] is not None)
 
-def prefixed_uri(server: str, uri: str) -> str:
-    """Return the `portico:` URI of a URI of this server."""
-    from urllib.parse import quote
+    def _own_page(self, exposed: str) -> tuple[str | None, str]:
+        """Return the server in the URI of a page, or None, and the URI there."""
+        found = _AUTHORITY.match(exposed, len(_PAGE))
+        assert found is not None
+        rest = exposed[found.end() :]
+        for authority in dict.fromkeys((found[0], canonical_escapes(found[0]))):
+            at = self._longest_name + len(_BETWEEN)
+            while (at := authority.rfind(_BETWEEN, 0, at)) > 0:  # the longest name first
+                server = self._server(authority[:at])
+                if server is not None:
+                    own = authority[at + len(_BETWEEN) :]
+                    return server, f"{exposed[: len(_PAGE)]}{own}{rest}"
+                at += 1  # three hyphens contain two pairs
+        return None, exposed
 
-    # A template is not escaped, so that clients can still expand it.
-    return f"{SCHEME}{server}/{uri if '{' in uri else quote(uri, safe='')}"
+    def _server(self, name: str) -> str | None:
+        return name if name in self.servers else self._by_low_name.get(name.lower())
 
 
 def _has_portico_scheme(uri: str) -> bool:
-    """True for a URI with our scheme, which no server can own."""
     return uri[: len(SCHEME)].lower() == SCHEME
+
+
+def _is_page(uri: str) -> bool:
+    return uri[: len(_PAGE)].lower() == _PAGE

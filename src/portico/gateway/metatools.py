@@ -255,7 +255,7 @@ class MetaTools:
             if place is None:
                 missing.append(str(self._unknown_tool(name)))
             else:
-                tools.append(full(*place, name))
+                tools.append(full(merged.shown(place[0]), place[1], name))
         if not tools:
             raise InvalidCall("; ".join(missing))
         return _result("\n\n".join([*map(full_text, tools), *missing]), {"tools": tools})
@@ -282,9 +282,12 @@ class MetaTools:
 
     def _place(self, hit: "Hit") -> tuple[Any, str, str] | None:
         """Return the offer with a hit's tool, and both its names; None if it was removed."""
-        namespaced = self._exposure.merged.namespaced_offers.get(hit.server)
-        shown = namespaced.tools.get(hit.name) if namespaced is not None else None
-        return None if namespaced is None or shown is None else (namespaced, hit.name, shown)
+        merged = self._exposure.merged
+        namespaced = merged.namespaced_offers.get(hit.server)
+        name = namespaced.tools.get(hit.name) if namespaced is not None else None
+        if namespaced is None or name is None:
+            return None
+        return merged.shown(namespaced), hit.name, name
 
     def _is_disabled(self, server: str) -> bool:
         entry = self._registry.config.entries.get(server)

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from portico.catalog.resource_routing import ResourceRouting, prefixed_uri
+from portico.catalog.resource_routing import ResourceRouting
 from portico.catalog.uris import canonical
 from portico.model.context import Context
 from portico.model.message import Response
@@ -126,6 +126,6 @@ def _record(uri: str, server: str, owners: ResourceRouting, known: _ClientOrigin
     """Record a URI without an owner; a URI that another server sent before stays that server's."""
     before = known.owner(uri)
     if before is not None and before != server and before in owners.servers:
-        return prefixed_uri(server, uri)
+        return owners.prefixed(server, uri)
     known.record(uri, server)
     return uri
