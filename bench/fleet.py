@@ -219,7 +219,8 @@ async def through(workspace: Workspace, config: Path) -> Served:
 async def _wait_until_all_are_known(talk: Talk) -> None:
     """Let the gateway fetch and store every list before it ends."""
     for _ in range(600):
-        status = await talk.request("tools/call", {"name": "gateway_status", "arguments": {}})
+        call = {"name": "gateway_status", "arguments": {"detail": "full"}}
+        status = await talk.request("tools/call", call)
         servers = status["structuredContent"]["servers"]
         if all(server["tools"] for server in servers):
             return

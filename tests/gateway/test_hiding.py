@@ -267,6 +267,7 @@ async def test_the_meta_tools_do_not_know_what_is_hidden(
         assert "open_add" in json.dumps(said)
         said += [
             await client.call("gateway_status"),
+            await client.call("gateway_status", detail="full"),
             await client.call("refresh_tools"),
             await client.call("describe_tool", name="shop__open_add"),
             await client.call("describe_tool", name="shop__nothing"),
@@ -285,7 +286,7 @@ async def test_the_meta_tools_count_only_what_is_to_be_seen(
 ) -> None:
     async with gateway_with(link, local=local) as gateway:
         client = await client_at(gateway, door, version)
-        status = (await client.call("gateway_status"))["structuredContent"]
+        status = (await client.call("gateway_status", detail="full"))["structuredContent"]
         seen = {one["server"]: one for one in status["servers"]}["shop"]
         counts = {"tools": 1, "resources": 1, "templates": 1, "prompts": 1}
         assert seen["tools"] == 1
@@ -315,7 +316,7 @@ async def test_the_status_names_no_change_or_warning_of_what_is_hidden(
         await gateway.refresh(gateway.members)
         await until(lambda: named(gateway.status()) == [True, True])  # as an operator reads it
         client = await client_at(gateway, door, LEGACY)
-        told = await client.call("gateway_status")
+        told = await client.call("gateway_status", detail="full")
         assert named(told["structuredContent"]) == [False, False]
         assert SECRET not in json.dumps(told)
 

@@ -1,12 +1,23 @@
 """The gateway's own tools: what they say of servers that cannot be searched."""
 
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from portico import Server
 from portico.config.schema import ServerEntry as Entry
+from portico.gateway import metatools
+from portico.gateway.registry import Registry
 from portico.model.errors import PorticoError
 from portico.search import Hit
-from tests.gateway.registries import Client, Words, World, config, registry
+from portico.wires.memory_wire import MemoryWire
+from portico.wires.wire import Receiver
+from tests.gateway.registries import LEGACY, MODERN, Client, Words, World, config, registry
+from tests.support.backoff import until
+from tests.support.told import untold
 
 
 def shop(name: str) -> Server:
@@ -25,8 +36,8 @@ async def test_a_server_that_cannot_be_asked_is_told_apart_from_one_that_is_stil
     async with registry(there, config("shop", "late", "gone"), expose="search") as gateway:
         await gateway.refresh(["shop", "gone"])
         said = await Client(gateway.endpoint()).said("search_tools", query="buy")
-    assert "(still loading: the tools of late)" in said
-    assert "(unavailable: the tools of gone; see gateway_status)" in said
+    assert "still loading: the tools of late; search again soon" in said
+    assert "unavailable: the tools of gone; see gateway_status" in said
 
 
 async def test_a_server_that_is_switched_off_is_said_to_be() -> None:
@@ -86,3 +97,115 @@ async def test_a_search_that_is_not_possible_says_why(monkeypatch: pytest.Monkey
         found = await Client(gateway.endpoint()).call("search_tools", query="anything")
     assert found["isError"]
     assert found["content"][0]["text"] == "search_tools: the tools cannot be indexed: too odd"
+
+
+class Slow(MemoryWire):
+    """A wire to a server that starts when the test allows it."""
+
+    started: asyncio.Event
+
+    async def open(self, receiver: Receiver) -> None:
+        await self.started.wait()
+        await super().open(receiver)
+
+
+@contextlib.asynccontextmanager
+async def starting(*names: str, down: str = "") -> AsyncGenerator[Registry, None]:
+    """A gateway whose servers are being listed for the first time."""
+    Slow.started = asyncio.Event()
+    there = World({name: shop(name) for name in names}, down={down}, wire=Slow)
+    async with registry(there, config(*names), expose="search") as gateway:
+        gateway.start_refresh()
+        members = gateway.members.values()
+        await until(lambda: all(member.refreshing or member.problem for member in members))
+        yield gateway
+        Slow.started.set()
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_a_search_waits_for_servers_that_are_being_started(version: str) -> None:
+    async with starting("shop", "late") as gateway:
+        client = Client(gateway.endpoint(), version)
+        searching = asyncio.ensure_future(client.call("search_tools", query="buy"))
+        await asyncio.sleep(0.05)
+        assert not searching.done()
+        Slow.started.set()
+        found = await searching
+    names = [tool["name"] for tool in found["structuredContent"]["results"][0]["tools"]]
+    assert sorted(names) == ["late__buy", "shop__buy"]
+    assert "notes" not in found["structuredContent"]
+
+
+async def test_a_search_waits_once_for_a_server_that_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metatools, "FIRST_SEARCH_TIMEOUT_S", 0.05)
+    async with starting("shop") as gateway:
+        client = Client(gateway.endpoint())
+        first = await client.call("search_tools", query="buy")
+        monkeypatch.setattr(metatools, "FIRST_SEARCH_TIMEOUT_S", 3600.0)
+        assert await client.call("search_tools", query="buy") == first
+    told = first["structuredContent"]
+    assert told["results"] == [{"query": "buy", "tools": [], "note": "nothing found for 'buy'"}]
+    loading = "still loading: the tools of shop; search again soon"
+    assert told["notes"] == [loading, "the servers are shop"]
+    assert untold(first) == []
+
+
+async def test_a_search_waits_for_no_server_that_failed_or_is_not_being_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metatools, "FIRST_SEARCH_TIMEOUT_S", 3600.0)
+    async with starting("shop", "gone", down="gone") as gateway:
+        client = Client(gateway.endpoint())
+        await gateway.refresh(["gone"])
+        # Only `gone` is searched; `shop` is still being started.
+        assert "unavailable" in await client.said("search_tools", query="buy", server="gone")
+    async with registry(World({"shop": shop("shop")}), config("shop"), expose="search") as gateway:
+        said = await Client(gateway.endpoint()).said("search_tools", query="buy")
+        assert "still loading: the tools of shop" in said
+
+
+async def test_a_search_that_is_cancelled_while_it_waits_leaves_the_server_starting() -> None:
+    async with starting("shop") as gateway:
+        client = Client(gateway.endpoint())
+        searching = asyncio.ensure_future(client.call("search_tools", query="buy"))
+        await asyncio.sleep(0.05)
+        searching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await searching
+        Slow.started.set()
+        assert "shop__buy" in await client.said("search_tools", query="buy")
+
+
+async def test_the_state_of_26_servers_costs_a_model_little() -> None:
+    names = [f"server-number-{number}" for number in range(26)]
+    there = World({name: shop(name) for name in names}, down={names[7]})
+    async with registry(there, config(*names), expose="search") as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        for tool in ("gateway_status", "refresh_tools"):
+            told = (await client.call(tool))["structuredContent"]
+            assert "server-number-0: idle, 1 tool" in told["servers"]
+            assert len(json.dumps(told)) < 1_200
+        (whole,) = (await client.call("gateway_status", server=names[0], detail="full"))[
+            "structuredContent"
+        ]["servers"]
+    assert (whole["starts"], whole["lists"]) == (1, {"tools": 1})
+
+
+async def test_no_servers_and_hidden_characters_are_told_in_both_forms() -> None:
+    odd = Server("odd", "1")
+    odd.add_tool({"name": "a\u200bb", "inputSchema": {"type": "object"}}, lambda given: "")
+    async with registry(World({"odd": odd}), config("odd"), expose="search") as gateway:
+        await gateway.refresh(gateway.members)
+        client = Client(gateway.endpoint())
+        found = await client.call("search_tools", query="a b")
+        assert (
+            "hidden characters" in found["structuredContent"]["results"][0]["tools"][0]["warning"]
+        )
+        assert untold(found) == []
+    async with registry(World(), config(), expose="search") as gateway:
+        told = await Client(gateway.endpoint()).call("gateway_status")
+    assert told["structuredContent"]["notes"] == ["no servers are configured"]
+    assert untold(told) == []

@@ -62,7 +62,7 @@ class Gateway(Wrap):
     def status(self) -> dict[str, Entry]:
         """By name, how each server is."""
         with self.client() as client:
-            return status_of(client.call("gateway_status"))
+            return status_of(client.call("gateway_status", detail="full"))
 
 
 class Pipes(Piped):
@@ -116,7 +116,7 @@ class Pipes(Piped):
 
     def status(self) -> dict[str, Entry]:
         """By name, how each server is."""
-        return status_of(self.call("gateway_status"))
+        return status_of(self.call("gateway_status", detail="full"))
 
     def tools(self) -> list[str]:
         """The names that `tools/list` has."""

@@ -70,6 +70,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("refresh_tools", {"server": "nobody"}, "the servers are well"),
     ("refresh_tools", {"server": 7}, "server"),
     ("gateway_status", {"verbose": True}, "verbose"),
+    ("gateway_status", {"server": "nobody"}, "the servers are well"),
+    ("gateway_status", {"detail": "all"}, "gateway_status: `detail` must be brief or full"),
 ]
 
 

@@ -60,7 +60,7 @@ async def test_a_groups_door_leads_to_its_servers_and_to_no_other(way: Way, ten:
         assert (await client.list_resources()).resources == []
         assert (await client.list_prompts()).prompts == []
         assert await code_of(client.read_resource("test://static-text"))
-        status = await client.call_tool("gateway_status")
+        status = await client.call_tool("gateway_status", {"detail": "full"})
         servers = (status.structured_content or {})["servers"]
         assert {one["server"] for one in servers} == {"git", "files"}
         git = await execute(client, "git__git_status", **ten.members["git"].calls[0][1])

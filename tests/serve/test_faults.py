@@ -273,7 +273,7 @@ def test_what_is_hidden_in_names_and_words_is_shown_and_flagged(gateway: Gateway
             assert "\\\\u001b" not in text
             assert "hidden characters" in text
             assert "\\u{1b}" in text_in(shown)
-        status = json.dumps(client.call("gateway_status"), ensure_ascii=False)
+        status = json.dumps(client.call("gateway_status", detail="full"), ensure_ascii=False)
         assert "\x1b" not in status
     with Behind(gateway.port, "odd") as odd:
         assert odd.said(tool["name"].removeprefix("odd__")) == "odd"

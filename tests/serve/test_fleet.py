@@ -259,7 +259,7 @@ async def test_a_call_that_its_client_gives_up_ends_at_its_server(
 
 
 async def under_way(client: Client, server: str) -> int:
-    status = structured(await client.call_tool("gateway_status"))
+    status = structured(await client.call_tool("gateway_status", {"detail": "full"}))
     (one,) = [one for one in status["servers"] if one["server"] == server]
     return sum(connection["busy"] for connection in one["connections"])
 
@@ -279,7 +279,7 @@ async def test_log_messages_come_from_the_level_that_the_client_wants(way: Way) 
 
 async def test_the_gateway_says_how_each_server_is(way: Way, ten: Fleet) -> None:
     async with way.connect() as client:
-        status = structured(await client.call_tool("gateway_status"))
+        status = structured(await client.call_tool("gateway_status", {"detail": "full"}))
         said = await text_of(client, "gateway_status")
     assert [one["server"] for one in status["servers"]] == list(ten.members)
     assert all(one["tools"] and not one["error"] for one in status["servers"])

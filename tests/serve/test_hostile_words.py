@@ -22,7 +22,9 @@ def test_a_refusal_is_one_short_line_that_no_terminal_obeys(tmp_path: Path) -> N
     with Pipes(tmp_path / "home", config) as pipes:
         pipes.initialize()
         pipes.ask("tools/call", {"name": "refresh_tools", "arguments": {"server": "rude"}})
-        status = pipes.ask("tools/call", {"name": "gateway_status", "arguments": {}})
+        status = pipes.ask(
+            "tools/call", {"name": "gateway_status", "arguments": {"detail": "full"}}
+        )
         told = pipes.stderr()
 
     lines = told.splitlines()

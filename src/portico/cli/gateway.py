@@ -104,7 +104,7 @@ async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
     """Have the gateway list servers that were never listed: the wanted ones, or else all but
     those that failed before, which may take long to fail again."""
     err = Screen(sys.stderr)
-    servers = _servers(await query(client, "gateway_status"))
+    servers = _servers(await query(client, "gateway_status", detail="full"))
     pending = [one for one in servers if one.get("pending")]
     if wanted:
         failed, new = [], [one["server"] for one in pending if one["server"] in wanted]
@@ -114,8 +114,9 @@ async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
     if new:
         err.print(f"listing the tools of {', '.join(new)} for the first time ...", "dim")
         requests = (query(client, "refresh_tools", server=name) for name in new)
-        results = await asyncio.gather(*requests)
-        failed += [one for result in results for one in _servers(result) if one.get("error")]
+        await asyncio.gather(*requests)
+        servers = _servers(await query(client, "gateway_status", detail="full"))
+        failed += [one for one in servers if one["server"] in new and one["error"]]
     for one in failed:
         err.print(f"portico: {one['error']}", "yellow")
 
@@ -128,7 +129,7 @@ async def refresh_unknown(client: "Client", *tools: str) -> None:
     unknown = {tool.partition(SEPARATOR)[0] for tool, one in results if one.get("isError") is True}
     if not unknown:
         return
-    servers = _servers(await query(client, "gateway_status"))
+    servers = _servers(await query(client, "gateway_status", detail="full"))
     stale = [one["server"] for one in servers if one["server"] in unknown and not one["pending"]]
     await asyncio.gather(*(query(client, "refresh_tools", server=name) for name in stale))
 

@@ -79,9 +79,10 @@ async def _wait_for_vectors(client: "Client") -> bool:
 
 async def _vectors(client: "Client") -> dict[str, Any]:
     """The status of the vectors; empty if they are disabled."""
-    status = (await query(client, "gateway_status")).get("structuredContent") or {}
-    search = (status.get("gateway") or {}).get("search") or {}
-    return search.get("vectors") or {}
+    result = await query(client, "gateway_status", detail="full")
+    search = result["structuredContent"]["gateway"]["search"]
+    vectors: dict[str, Any] = search.get("vectors") or {}
+    return vectors
 
 
 def _show(screen: Screen, tools: list[dict[str, Any]]) -> None:

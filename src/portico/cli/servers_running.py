@@ -194,7 +194,9 @@ async def _refresh_once(options: argparse.Namespace) -> int:
     which = {} if options.name is None else {"server": options.name}
     Screen(sys.stderr).print_waiting(f"refreshing {options.name or 'all servers'}")
     async with await open_client(address_of(options), options) as client:
-        status = (await query(client, "refresh_tools", **which))["structuredContent"]
+        await query(client, "refresh_tools", **which)
+        answer = await query(client, "gateway_status", detail="full", **which)
+    status = answer["structuredContent"]
     rows = [RunningServer("", {**one, "ok": not one["error"]}) for one in status["servers"]]
     if not rows and not options.json:
         path = options.config or config_file()

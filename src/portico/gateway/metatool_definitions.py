@@ -20,6 +20,7 @@ MAX_LIMIT = 50
 _META = {"anthropic/alwaysLoad": True}
 """Clients with a tool search of their own would hide the meta-tools without it."""
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
+_DETAIL = {"enum": ["brief", "full"], "default": "brief"}
 
 
 class _CallMeta(Struct):
@@ -65,7 +66,7 @@ def meta_tools(servers: str, tools: int, default_limit: int) -> dict[str, bytes]
         _tool(
             STATUS,
             "List the servers and the state of each.",
-            {},
+            {"server": _text("only this one"), "detail": _DETAIL},
             annotations=_READ_ONLY,
         ),
     )
@@ -84,7 +85,7 @@ def _search(servers: str, tools: int, default_limit: int) -> dict[str, Any]:
         "queries": _texts("several needs at once"),
         "limit": limit,
         "server": _text("only this server"),
-        "detail": {"enum": ["brief", "full"], "default": "brief"},
+        "detail": _DETAIL,
     }
     return _tool(SEARCH, words, properties, annotations=_READ_ONLY)
 

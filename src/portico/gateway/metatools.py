@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import ADDED
+from portico.catalog.sanitize import sanitize_json
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import result_response
-from portico.gateway.rendering import brief, brief_text, full, full_text
+from portico.gateway.rendering import brief, brief_status, brief_text, full, full_text
 from portico.gateway.rewrite import InvalidCall, unwrapping
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, PorticoError
@@ -23,6 +24,7 @@ from portico.model.types import Answer, Change, Handler
 from portico.model.version import Version
 from portico.model.wording import counted, did_you_mean
 from portico.protocol.codec import encode, error_response
+from portico.protocol.result_fields import noted_result
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
@@ -33,6 +35,8 @@ _MAX_SUGGESTIONS = 3
 _MAX_HITS = 1_000
 _MAX_SERVERS = 50
 """The limit on names in one answer, which a model reads in full."""
+FIRST_SEARCH_TIMEOUT_S = 5.0
+"""The time that a search waits for servers that are being listed for the first time."""
 
 
 class SearchableRegistry(MemberRegistry, Protocol):
@@ -83,7 +87,8 @@ class _Refresh(Struct, forbid_unknown_fields=True):
 
 
 class _Status(Struct, forbid_unknown_fields=True):
-    pass
+    server: str | None = None
+    detail: str = "brief"
 
 
 class _Call(Struct):
@@ -106,6 +111,8 @@ class MetaTools:
         self._registry = registry
         self._exposure = exposure
         self._servers = exposure.servers
+        self._slow: set[str] = set()
+        """Servers for which a search has waited in vain."""
         self._tools: dict[str, _Tool] = {
             metatool_definitions.SEARCH: self._search,
             metatool_definitions.DESCRIBE: self._describe,
@@ -188,7 +195,9 @@ class MetaTools:
         server = name.partition(SEPARATOR)[0]
         if self._is_disabled(server):
             return self._no_server(server)
-        return InvalidCall(f"there is no tool {name[:200]!r}{self._suggestions(name)}")
+        meant = self._did_you_mean(name)
+        hint = f"{meant}{meant and ' '}{self._all_servers()}"
+        return InvalidCall(f"there is no tool {name[:200]!r}; {hint}")
 
     def unknown_reason(self, name: str) -> str:
         """Return why the tools of the server in this name are not known; empty if they are, or if
@@ -207,11 +216,9 @@ class MetaTools:
             raise InvalidCall("search_tools: `query` is missing; describe the need in plain words")
         if len(queries) > _MAX_QUERIES:
             raise InvalidCall(f"search_tools: at most {_MAX_QUERIES} queries at once")
-        if given.detail not in ("brief", "full"):
-            raise InvalidCall("search_tools: `detail` must be brief or full")
+        is_full = _is_full(given.detail, metatool_definitions.SEARCH)
         servers = self._servers()
-        if given.server is not None and given.server not in servers:
-            raise self._no_server(given.server)
+        await self._wait_for_first_lists(self._chosen(given.server))
         limit = min(
             max(given.limit or self._registry.config.search.default_limit, 1),
             metatool_definitions.MAX_LIMIT,
@@ -224,21 +231,38 @@ class MetaTools:
             )
         except PorticoError as error:
             raise InvalidCall(f"search_tools: {error}") from None
-        shape, words = (full, full_text) if given.detail == "full" else (brief, brief_text)
-        results, texts = [], []
+        shape, words = (full, full_text) if is_full else (brief, brief_text)
+        results: list[Result] = []
+        texts, notes = [], self._unsearched()
         for query, found in zip(queries, hits, strict=True):
             places = [place for hit in found if (place := self._place(hit)) is not None]
             tools = [shape(*place) for place in places[:limit]]
             results.append({"query": query, "tools": tools})
-            text = "\n\n".join(map(words, tools)) or self._no_hits(query)
+            text = "\n\n".join(map(words, tools))
+            if not tools:
+                text = results[-1]["note"] = self._no_hits(query)
             texts.append(f"# {query}\n{text}" if len(queries) > 1 else text)
+        if not all(result["tools"] for result in results):
+            notes.append(self._all_servers())
         structured: Result = {"results": results}
         indexed = self._registry.indexed_count()
         if indexed is not None:
             there = self._exposure.merged.tool_count
             structured["indexing"] = {"indexed": min(indexed, there), "tools": there}
-            texts.append(_indexing(min(indexed, there), there))
-        return _result("\n\n".join([*texts, *self._unsearched()]), structured)
+            notes.append(_indexing(min(indexed, there), there))
+        return noted_result(texts, structured, notes)
+
+    async def _wait_for_first_lists(self, servers: Iterable[str]) -> None:
+        """Wait briefly for servers that are being listed for the first time, and for each once."""
+        members = [self._registry.members[name] for name in servers if name not in self._slow]
+        coming = {
+            member.refreshing: member.name
+            for member in members
+            if member.refreshing is not None and member.is_pending and not member.problem
+        }
+        if coming:
+            _, slow = await asyncio.wait(coming, timeout=FIRST_SEARCH_TIMEOUT_S)
+            self._slow.update(coming[refreshing] for refreshing in slow)
 
     async def _describe(self, raw: bytes, context: Context) -> Result:
         given = _arguments(raw, _Describe, metatool_definitions.DESCRIBE)
@@ -258,27 +282,36 @@ class MetaTools:
                 tools.append(full(merged.shown(place[0]), place[1], name))
         if not tools:
             raise InvalidCall("; ".join(missing))
-        return _result("\n\n".join([*map(full_text, tools), *missing]), {"tools": tools})
+        return noted_result([*map(full_text, tools)], {"tools": tools}, missing)
 
     async def _refresh(self, raw: bytes, context: Context) -> Result:
         given = _arguments(raw, _Refresh, metatool_definitions.REFRESH)
-        servers = self._servers()
-        if given.server is not None and given.server not in servers:
-            raise self._no_server(given.server)
-        chosen = servers if given.server is None else [given.server]
+        chosen = self._chosen(given.server)
         await self._registry.refresh(chosen)
-        return self._status_result(chosen)
+        return self._status_result(chosen, is_full=False)
 
     async def _status(self, raw: bytes, context: Context) -> Result:
-        _arguments(raw, _Status, metatool_definitions.STATUS)
-        return self._status_result(self._servers())
+        given = _arguments(raw, _Status, metatool_definitions.STATUS)
+        is_full = _is_full(given.detail, metatool_definitions.STATUS)
+        return self._status_result(self._chosen(given.server), is_full=is_full)
 
-    def _status_result(self, servers: Iterable[str]) -> Result:
+    def _chosen(self, server: str | None) -> Sequence[str]:
+        """Return the named server, or all of this endpoint; raises InvalidCall."""
+        servers = self._servers()
+        if server is not None and server not in servers:
+            raise self._no_server(server)
+        return servers if server is None else [server]
+
+    def _status_result(self, servers: Iterable[str], *, is_full: bool) -> Result:
         status = self._registry.status(servers)
         if self._exposure.is_filtered:
             self._exposure.redact_status(status)
-        lines = [_status_line(server) for server in status["servers"]]
-        return _result("\n".join(lines) or "no servers are configured", status)
+        if is_full:
+            return noted_result([sanitize_json(encode(status).decode())], status)
+        status = brief_status(status)
+        lines: list[str] = status["servers"]
+        notes = [] if lines else ["no servers are configured"]
+        return noted_result(["\n".join(lines)] if lines else [], status, notes)
 
     def _place(self, hit: "Hit") -> tuple[Any, str, str] | None:
         """Return the offer with a hit's tool, and both its names; None if it was removed."""
@@ -299,13 +332,13 @@ class MetaTools:
         return InvalidCall(f"there is no server {server[:100]!r}; {self._all_servers()}")
 
     def _no_hits(self, query: str) -> str:
-        return f"nothing found for {query[:200]!r}{self._suggestions(query)}"
+        meant = self._did_you_mean(query)
+        return f"nothing found for {query[:200]!r}{meant and '; '}{meant}"
 
-    def _suggestions(self, name: str) -> str:
+    def _did_you_mean(self, name: str) -> str:
         found = self._registry.similar_names(name, _MAX_SUGGESTIONS * 3)
         near = [one for one in found if self._exposure.merged.tool(one) is not None]
-        meant = did_you_mean(near[:_MAX_SUGGESTIONS])
-        return f"; {meant} {self._all_servers()}" if meant else f"; {self._all_servers()}"
+        return did_you_mean(near[:_MAX_SUGGESTIONS])
 
     def _all_servers(self) -> str:
         namespaced_offers, names = self._exposure.merged.namespaced_offers, []
@@ -325,17 +358,25 @@ class MetaTools:
         if not pending:
             return []
         states = self._registry.status(pending)["servers"]
-        failed = [state["server"] for state in states if state["error"]]
+        failed = [one["server"] for one in states if one["error"]]
         coming = [name for name in pending if name not in failed]
-        words = [f"(still loading: the tools of {_join_names(coming)})"] if coming else []
+        notes = []
+        if coming:
+            notes.append(f"still loading: the tools of {_join_names(coming)}; search again soon")
         if failed:
-            words.append(f"(unavailable: the tools of {_join_names(failed)}; see gateway_status)")
-        return words
+            notes.append(f"unavailable: the tools of {_join_names(failed)}; see gateway_status")
+        return notes
 
 
 def _indexing(indexed: int, tools: int) -> str:
     there = f"{indexed} of {tools} tools are" if indexed < tools else "not all changes are"
-    return f"({there} indexed so far; search again in a moment for the rest)"
+    return f"{there} indexed so far; search again in a moment for the rest"
+
+
+def _is_full(detail: str, tool: str) -> bool:
+    if detail not in ("brief", "full"):
+        raise InvalidCall(f"{tool}: `detail` must be brief or full")
+    return detail == "full"
 
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
@@ -347,30 +388,7 @@ def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
         raise InvalidCall(f"{tool}: {error}") from None
 
 
-def _result(text: str, structured: dict[str, Any]) -> Result:
-    return {"content": [{"type": "text", "text": text}], "structuredContent": structured}
-
-
-def _status_line(server: dict[str, Any]) -> str:
-    tools = "tools not known yet" if server["pending"] else counted(server["tools"], "tool")
-    left_out = server["omitted"].get("tools")
-    if left_out:
-        there = counted(server["tools"] + left_out, "tool")
-        tools = f"{server['tools']} of {there} (limited by max_tools)"
-    age = server.get("age_s")
-    old = f", {_age(age)} old" if age is not None else ""
-    error = f": {server['error'].splitlines()[0]}" if server["error"] else ""
-    return f"{server['server']}: {server['state']}, {tools}{old}{error}"
-
-
 def _join_names(names: list[str]) -> str:
     """Join names, up to the limit for one answer."""
     more = len(names) - _MAX_SERVERS
     return ", ".join([*names[:_MAX_SERVERS], *([f"{more} more"] if more > 0 else [])])
-
-
-def _age(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

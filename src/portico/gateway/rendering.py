@@ -9,6 +9,7 @@ from portico.catalog.namespaced import NamespacedOffer
 from portico.catalog.parameter_summary import parameters
 from portico.catalog.sanitize import sanitize_json, sanitize_text
 from portico.catalog.sanitize_offer import FLAG
+from portico.model.wording import counted
 
 MAX_LINE = 240
 MAX_TEXT = 8_000
@@ -89,3 +90,32 @@ def one_line(words: str, limit: int = MAX_LINE) -> str:
     """Shorten a text to one line."""
     line = " ".join(words[: limit * 4].split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def brief_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of the gateway, and a line for each server."""
+    gateway = {key: status["gateway"][key] for key in ("version", "tools")}
+    return {"gateway": gateway, "servers": [_status_line(one) for one in status["servers"]]}
+
+
+def _status_line(server: Mapping[str, Any]) -> str:
+    tools = "tools not known yet" if server["pending"] else counted(server["tools"], "tool")
+    left_out = server["omitted"].get("tools")
+    if left_out:
+        there = counted(server["tools"] + left_out, "tool")
+        tools = f"{server['tools']} of {there} (limited by max_tools)"
+    shown = f"{server['server']}: {server['state']}, {tools}"
+    if not server["error"]:
+        return shown
+    age = server["age_s"]
+    old = f", {_age(age)} old" if age is not None else ""
+    retry = server["retry_in_s"]
+    again = f", next try in {_age(retry)}" if retry is not None else ""
+    return f"{shown}{old}{again}: {server['error'].splitlines()[0]}"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
