@@ -34,7 +34,7 @@ _LOAD = "HTTP to a stdio upstream of 50 tools, after load"
 _NOTES = """\
 - Smaller is better in every row. A dash: this benchmark does not measure it.
 - Tokens: the definitions of [real servers](#real-servers), counted with gpt-tokenizer. With Portico
-  a model reads five meta-tools and the instructions; without it, every definition.
+  a model reads six meta-tools and the instructions; without it, every definition.
 - Start: with Portico, from spawning `serve` to the first search result, with catalogs and index on
   disk. Without it, the client starts all servers at once and waits for the last list.
 - One server: from spawning the proxy to the first list of the 50 tools of a small Python server,

@@ -9,9 +9,15 @@ from bench.__main__ import TABLES
 from bench.dialogue import sample, task
 from bench.gateway import Fleet, GatewayPipe, spread, with_echo
 from bench.process import Workspace
-from bench.tokens import SIZES, TOKENIZER, count
+from bench.tokens import LIMIT, SIZES, TOKENIZER, count
+from portico.catalog.namespaced import NamespacedOffer
+from portico.catalog.server_summary import MAX_COST, ServerSummary, summarize
+from portico.gateway.metatool_definitions import meta_tools
+from portico.model.offer import Offer
 from tests.support.node import node
 from tests.support.shared import shared, unavailable
+
+NOTHING = NamespacedOffer("hub", Offer())
 
 
 @pytest.mark.parametrize("table", TABLES.values())
@@ -103,3 +109,17 @@ def test_tokens_are_counted_as_the_tokenizer_counts_them() -> None:
 
     assert count(["hello world", fox, ""]) == [2, 10, 0]
     assert count(["<|endoftext|>"]) == [7]  # as plain text, not as the one token it looks like
+
+
+def test_the_meta_tools_stay_below_a_thousand_tokens_with_the_longest_summary() -> None:
+    node()
+    if not TOKENIZER.exists():
+        unavailable("gpt-tokenizer is not installed: `make setup` does that")
+    about = "branches, comments, issues, pull requests, releases and reviews of"
+    servers = [ServerSummary(f"hub-{name}", f"{about} {name}", NOTHING) for name in "abcdefghijkl"]
+
+    summary = summarize(servers)
+    found = meta_tools(summary, 90_000, 5)
+
+    assert MAX_COST - 150 < len(summary) <= MAX_COST
+    assert sum(count([tool.decode() for tool in found.values()])) < LIMIT

@@ -209,3 +209,23 @@ def test_what_a_client_leaves_out_is_left_out(tmp_path: Path) -> None:
 def test_groups_in_a_clients_file_may_use_its_own_names(tmp_path: Path) -> None:
     text = '{"mcpServers": {"a b": {"command": "x"}}, "groups": {"g": {"servers": ["a b"]}}}'
     assert config(tmp_path, text).groups["g"].servers == ("a-b",)
+
+
+@pytest.mark.parametrize(
+    "key", ["alwaysAllow", "autoApprove", "default_tools_approval_mode", "trust"]
+)
+def test_a_permission_that_a_client_keeps_is_reported(tmp_path: Path, key: str) -> None:
+    for value, count in (('["read"]', 1), ("true", 1), ('"approve"', 1), ("[]", 0), ("false", 0)):
+        text = f'{{"mcpServers": {{"a": {{"command": "x", "{key}": {value}}}}}}}'
+        found = config(tmp_path, text).warnings
+        assert len(found) == count
+        assert all(f"mcpServers.a.{key}: has no effect here" in one for one in found)
+
+
+def test_a_server_is_taken_at_its_word_only_if_a_person_added_it(tmp_path: Path) -> None:
+    assert not one(tmp_path, '{"command": "x"}').trust_hints
+    assert one(tmp_path, '{"command": "x", "trust_hints": true}').trust_hints
+    own = config(tmp_path, '[servers.a]\ncommand = "x"\n[mcp_servers.b]\ncommand = "x"', "p.toml")
+    assert [entry.trust_hints for entry in own.servers.values()] == [True, False]
+    unsure = config(tmp_path, '[servers.a]\ncommand = "x"\ntrust_hints = false', "p.toml")
+    assert not unsure.servers["a"].trust_hints

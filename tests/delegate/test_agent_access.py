@@ -101,6 +101,8 @@ OUTSIDE = [
     call(FORBIDDEN),
     call("execute_tool", name=FORBIDDEN, arguments={}),
     call("execute_tool", name=ALLOWED, arguments={"text": "hello"}),
+    call("execute_read_tool", name=FORBIDDEN, arguments={}),
+    call("execute_read_tool", name=ALLOWED, arguments={"text": "hello"}),
     call("describe_tool", name=FORBIDDEN),
     call("search_tools", query="secret"),
     call("gateway_status"),

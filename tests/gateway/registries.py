@@ -223,9 +223,12 @@ class Client:
         assumed = self.session.version or BY_TEXT[LEGACY]
         request = read(msgspec.json.encode(message), assumed, None)
         assert isinstance(request, Request), request
-        context = Context(session=self.session, peer=self)
-        response = await self.endpoint.handle(request, context)
+        response = await self.endpoint.handle(request, self.context())
         return response.decode()
+
+    def context(self) -> Context:
+        """The context of a request."""
+        return Context(session=self.session, peer=self)
 
     async def result(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """The result, which there must be."""

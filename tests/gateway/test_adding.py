@@ -137,7 +137,7 @@ async def test_an_added_tool_is_found_and_described(version: str, door: str) -> 
         assert names[0] == "total"
         assert "shop__add" not in names
         described = await client.said("describe_tool", name="total")
-        assert described.startswith("**total**\nCompute a grand sum.")
+        assert described.startswith("**total**\ncall: execute_tool\nCompute a grand sum.")
         assert "total" in await client.said("describe_tool", name="totl")
 
 

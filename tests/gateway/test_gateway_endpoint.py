@@ -81,6 +81,7 @@ async def test_search_shows_the_meta_tools_and_what_is_pinned(version: str) -> N
         "search_tools",
         "describe_tool",
         "execute_tool",
+        "execute_read_tool",
         "refresh_tools",
         "gateway_status",
         "alpha__add",
@@ -129,6 +130,7 @@ async def test_search_describe_and_execute_lead_to_a_result(version: str) -> Non
             "server": "alpha",
             "description": "Add two numbers.",
             "parameters": "a:integer*, b:integer",
+            "call": "execute_tool",
         }
         assert "**alpha__add**" in found["content"][0]["text"]
         described = await client.call("describe_tool", name="alpha__add")
@@ -314,7 +316,7 @@ async def test_servers_still_to_come_are_named() -> None:
         client = Client(gateway.endpoint())
         assert "beta" in (await client.said("search_tools", query="add")).rpartition("come")[2]
         await gateway.refresh(["beta"])
-        status = (await client.call("gateway_status"))["structuredContent"]
+        status = (await client.call("gateway_status", detail="full"))["structuredContent"]
     beta_status = next(one for one in status["servers"] if one["server"] == "beta")
     assert beta_status["pending"]
     assert "beta is down" in beta_status["error"]
@@ -399,7 +401,7 @@ async def test_tools_with_a_page_of_their_own_are_listed_beside_the_search(
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(group), version)
         listed = {tool["name"]: tool for tool in (await client.result("tools/list"))["tools"]}
-        assert [*listed][5:] == ["apps__chart", "apps__old"]
+        assert [*listed][6:] == ["apps__chart", "apps__old"]
         assert listed["apps__chart"]["_meta"]["ui"] == {"resourceUri": "ui://apps/chart"}
         assert await client.said("apps__chart", year=2026) == "chart of 2026"
 

@@ -105,6 +105,13 @@ async def wait(seconds: float, context: Context) -> str:
     return f"waited {seconds} s"
 
 
+@server.tool(annotations={"readOnlyHint": True})
+async def doze(seconds: float) -> str:
+    """Wait; this tool is read-only."""
+    await asyncio.sleep(seconds)
+    return f"dozed {seconds} s"
+
+
 @server.tool
 async def wait_and_ask(seconds: float, context: Context) -> str:
     """Wait, then ask; this tool does not run as a task."""

@@ -248,7 +248,7 @@ def test_ten_thousand_tools_are_found_and_called(gateway: Gateway) -> None:
         assert until(lambda: first() == "many__tool-9876")  # once all of them are indexed
         assert many.said("echo", text="hi") == "hi"
         listed = client.ask("tools/list")["result"]["tools"]
-        assert len(listed) == 5
+        assert len(listed) == 6
 
 
 def test_a_description_of_a_megabyte_is_cut_where_a_model_reads_it(gateway: Gateway) -> None:

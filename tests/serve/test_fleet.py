@@ -12,6 +12,7 @@ import pytest
 from mcp import Client
 from mcp.client.subscriptions import PromptsListChanged, ResourceUpdated
 
+from portico.gateway.metatool_definitions import NAMES
 from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, code_of, raw
 from tests.serve.fleet import Call, Fleet, Member
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet")]
 
 WATCHED = "test://watched-resource"
 META_TOOLS = [
-    *("search_tools", "describe_tool", "execute_tool", "refresh_tools", "gateway_status"),
+    *NAMES,
     *("task_status", "cancel_task", "list_tasks"),  # one server has a tool that requires tasks
 ]
 # It counts the thoughts of all its clients.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from portico.gateway import metatool_definitions
 from tests.serve.owners import owners_in
 from tests.support.running import WAIT_S, Child, Piped, initialize_params
 from tests.support.shared import ROOT, unavailable
@@ -339,7 +340,7 @@ def test_a_variable_that_the_config_takes_only_now_parts_no_windows(windows: Win
     assert len(windows.starts("one")) == 1
 
 
-META = {"search_tools", "describe_tool", "execute_tool", "refresh_tools", "gateway_status"}
+META = {*metatool_definitions.NAMES}
 
 
 def names(window: Piped) -> set[str]:

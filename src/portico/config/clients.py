@@ -17,10 +17,12 @@ _ALLOW = ("includeTools", "enabled_tools", "enabledTools", "allowedTools")
 _DENY = ("excludeTools", "disabled_tools", "disabledTools")
 _SECONDS = {"startup_timeout_sec": "init", "tool_timeout_sec": "call"}
 _IGNORED = """
-    alwaysAllow autoApprove autoStart default_tools_approval_mode dev gallery icon id name note
-    required settings source supports_parallel_tool_calls trust version watchPaths
+    autoStart dev gallery icon id name note required settings source
+    supports_parallel_tool_calls version watchPaths
 """
 """Keys that matter only to the client itself."""
+_APPROVALS = ("alwaysAllow", "autoApprove", "default_tools_approval_mode", "trust")
+"""Keys for calls that a client makes without a question."""
 _MIN_MS = 1000
 """No timeout is shorter than a second: a smaller number is in seconds."""
 
@@ -97,6 +99,14 @@ def _tools(report: Report, at: Path, value: Any) -> Any:
     if isinstance(value, list):
         return {"allow": texts(report, at, value)}
     return SERVER["tools"](report, at, value)
+
+
+def _approval(report: Report, at: Path, value: Any) -> Any:
+    """Report a permission: the client sees Portico's tools, and decides about those."""
+    if value:
+        what = "has no effect here: the client sees the tools of Portico, and decides about those"
+        report.warn(at, what, "allow execute_read_tool there, which calls read-only tools only")
+    return BAD
 
 
 def _or_null(reader: Reader) -> Reader:
@@ -179,6 +189,7 @@ _PROGRAM: dict[str, Reader] = {
 }
 _KNOWN: dict[str, Reader] = {
     **dict.fromkeys(_IGNORED.split(), lambda _report, _at, _value: BAD),
+    **dict.fromkeys(_APPROVALS, _approval),
     **{
         key: _or_null(reader)
         for key, reader in {

@@ -36,6 +36,7 @@ def read_server(
         from portico.config.clients import read_entry
 
         found, key_names = read_entry(report, at, entry)
+        found.setdefault("trust_hints", False)  # such a file may come with a project
         if name != at[-1]:
             found.setdefault("title", at[-1])
     else:

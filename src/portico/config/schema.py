@@ -104,6 +104,8 @@ class _MemberEntry(Struct, frozen=True, kw_only=True):
     sharing: Annotated[str, choice("auto", "shared", "per-client")] = "auto"
     may_ask: Annotated[bool, flag] = True
     """Whether its questions (elicitation, sampling, roots) reach clients."""
+    trust_hints: Annotated[bool, flag] = True
+    """Whether its word that a tool is read-only counts."""
     max_in_flight: Annotated[int, integer(1)] = 256
     max_tools: Annotated[int | None, integer(1, 100_000)] = None
     """The limit of entries in each of its lists; None for the gateway's limit."""

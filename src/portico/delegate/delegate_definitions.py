@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from portico.providers.task_tool_definitions import hints
+
 if TYPE_CHECKING:
     from portico.config.agents_schema import AgentEntry, AgentsConfig
 
@@ -38,6 +40,7 @@ def delegate_definition(config: "AgentsConfig") -> dict[str, Any]:
             "properties": properties,
             "required": ["prompt"],
         },
+        "annotations": hints(destroys=True, reaches_out=True),
         "_meta": _ALWAYS_LISTED,
     }
 
@@ -53,6 +56,7 @@ def status_definition() -> dict[str, Any]:
         "name": AGENT_STATUS,
         "description": "Agents, their quota and tasks; or the state and result of one task.",
         "inputSchema": {"type": "object", "properties": properties},
+        "annotations": hints(destroys=True, reaches_out=True),  # an answer may allow anything
         "_meta": _ALWAYS_LISTED,
     }
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from portico.catalog.catalog import Catalog, Identity, without_output_schema
-from portico.catalog.merge import Merged
+from portico.catalog.merge import ItemRoute, Merged
 from portico.chain.views import ViewFailed, Views
 from portico.config.schema import Config
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
@@ -31,7 +31,8 @@ FIRST_LIST_TIMEOUT_S = 10.0
 
 INSTRUCTIONS = (
     "Portico connects several MCP servers. Call search_tools to find a tool for what you need, "
-    "then execute_tool with its name and arguments; describe_tool returns its full definition."
+    "then the tool in its `call` (execute_tool or, if it is read-only, execute_read_tool) with its "
+    "name and arguments; describe_tool returns its full definition."
 )
 
 
@@ -144,6 +145,15 @@ class Exposure:
             self.merged.namespaced_offers.get(server),
         )
         return whole is not None and seen is not None and whole.hides(uri, seen)
+
+    def is_read_only(self, place: ItemRoute) -> bool:
+        """True if a tool is read-only by its server's word, which the config trusts."""
+        namespaced, tool = place
+        member = self._registry.members.get(namespaced.server)
+        if member is not None and not member.entry.trust_hints:
+            return False
+        annotations = namespaced.definition(tool).get("annotations")
+        return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
 
     def redact_status(self, status: dict[str, Any]) -> None:
         """Remove hidden tools, resources and prompts from a status."""

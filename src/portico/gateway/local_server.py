@@ -34,6 +34,7 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     tools: ToolFilter = ToolFilter()
     problem: str = ""
+    trust_hints: bool = True
     is_plain: bool = False
     """True for names without a prefix, for tools of Portico itself."""
 

@@ -29,7 +29,7 @@ from portico.upstream.backoff import BackoffLimits, jittered
 GATEWAY_CAPABILITY = "portico/gateway"
 """The capability that identifies a gateway."""
 _KINDS = ("tools", "resources", "prompts")
-_DESCRIPTIVE_FIELDS = ("title", "description", "tags")
+_DESCRIPTIVE_FIELDS = ("title", "description", "tags", "trust_hints")
 _MAX_WARNINGS = 20
 _MAX_NAME = 100
 _RETRIES = BackoffLimits(first_pause_s=5.0, max_pause_s=600.0)
@@ -138,7 +138,7 @@ class Member:
             await self.provider.set_level(request, context)
 
     def adopt(self, entry: Entry) -> bool:
-        """Adopt a new entry in place if only its title, description or tags changed."""
+        """Adopt a new entry in place if only fields changed that concern no process."""
         words = {key: getattr(self.entry, key) for key in _DESCRIPTIVE_FIELDS}
         if msgspec.structs.replace(entry, **words) != self.entry:
             return False

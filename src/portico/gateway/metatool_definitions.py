@@ -7,11 +7,13 @@ from msgspec import Raw, Struct, field
 
 from portico.model.message import Request
 from portico.protocol.codec import decoded, encode
-from portico.providers.task_tool_definitions import TASK_TOOL_NAMES
+from portico.providers.task_tool_definitions import TASK_TOOL_NAMES, hints
 
-SEARCH, DESCRIBE, EXECUTE = "search_tools", "describe_tool", "execute_tool"
+SEARCH, DESCRIBE = "search_tools", "describe_tool"
+EXECUTE, EXECUTE_READ = "execute_tool", "execute_read_tool"
 REFRESH, STATUS = "refresh_tools", "gateway_status"
-NAMES = (SEARCH, DESCRIBE, EXECUTE, REFRESH, STATUS)
+EXECUTES = (EXECUTE, EXECUTE_READ)
+NAMES = (SEARCH, DESCRIBE, *EXECUTES, REFRESH, STATUS)
 RESERVED = (*NAMES, *TASK_TOOL_NAMES)
 
 OWN_QUERY = "portico/ownQuery"
@@ -19,7 +21,6 @@ OWN_QUERY = "portico/ownQuery"
 MAX_LIMIT = 50
 _META = {"anthropic/alwaysLoad": True}
 """Clients with a tool search of their own would hide the meta-tools without it."""
-_READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 _DETAIL = {"enum": ["brief", "full"], "default": "brief"}
 
 
@@ -30,7 +31,7 @@ class _CallMeta(Struct):
 def is_own_query(request: Request) -> bool:
     """True if a command of Portico calls a meta-tool for its own use. `execute_tool` never counts:
     no call of a server may be hidden from the log."""
-    if OWN_QUERY.encode() not in request.params or request.name == EXECUTE:
+    if OWN_QUERY.encode() not in request.params or request.name in EXECUTES:
         return False
     call = decoded(request.params, _CallMeta) or _CallMeta()
     return bytes(call.meta.get(OWN_QUERY, b"")) == b"true"
@@ -44,30 +45,33 @@ def meta_tools(servers: str, tools: int, default_limit: int) -> dict[str, bytes]
             DESCRIBE,
             "Full definition of tools found by search_tools: schema, server, annotations.",
             {"name": _text(), "names": _texts("several at once")},
-            annotations=_READ_ONLY,
+            hints(reads=True, repeats=True),
         ),
         _tool(
             EXECUTE,
             "Call a tool found by search_tools. Returns its result unchanged.",
-            {
-                "name": _text("as returned, e.g. server__tool"),
-                "arguments": {"type": "object", "description": "the tool's own arguments"},
-                "timeout_s": {"type": "number", "exclusiveMinimum": 0},
-            },
-            required=("name",),
-            execution={"taskSupport": "optional"},
+            _EXECUTED,
+            hints(destroys=True, reaches_out=True),
+            executes=True,
+        ),
+        _tool(
+            EXECUTE_READ,
+            "The same, only for tools that are read-only.",
+            {**_EXECUTED, "name": _text(), "arguments": {"type": "object"}},
+            hints(reads=True, repeats=True, reaches_out=True),
+            executes=True,
         ),
         _tool(
             REFRESH,
             "Reload the tool lists of the servers.",
             {"server": _text("only this one")},
-            annotations=_READ_ONLY,
+            hints(repeats=True, reaches_out=True),  # it starts servers, and replaces their lists
         ),
         _tool(
             STATUS,
             "List the servers and the state of each.",
             {"server": _text("only this one"), "detail": _DETAIL},
-            annotations=_READ_ONLY,
+            hints(reads=True, repeats=True),
         ),
     )
     return dict(zip(NAMES, map(encode, found), strict=True))
@@ -77,7 +81,7 @@ def _search(servers: str, tools: int, default_limit: int) -> dict[str, Any]:
     words = (
         f"Find the right one among {tools} tools. Servers: {servers}. "
         "Search whenever a task may need one of them; describe one need per query "
-        "('send an email'), several needs as `queries`. Then call execute_tool."
+        "('send an email'), several needs as `queries`. Then use the tool in `call`."
     )
     limit = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": default_limit}
     properties = {
@@ -87,28 +91,24 @@ def _search(servers: str, tools: int, default_limit: int) -> dict[str, Any]:
         "server": _text("only this server"),
         "detail": _DETAIL,
     }
-    return _tool(SEARCH, words, properties, annotations=_READ_ONLY)
+    return _tool(SEARCH, words, properties, hints(reads=True, repeats=True))
 
 
 def _tool(
     name: str,
     description: str,
     properties: Mapping[str, Any],
+    annotations: Mapping[str, bool],
     *,
-    required: tuple[str, ...] = (),
-    annotations: Mapping[str, Any] | None = None,
-    execution: Mapping[str, Any] | None = None,
+    executes: bool = False,
 ) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    tool: dict[str, Any] = {"name": name, "description": description, "inputSchema": schema}
-    if annotations:
-        tool["annotations"] = annotations
-    if execution:
-        tool["execution"] = execution
-    tool["_meta"] = _META
-    return tool
+    tool = {"name": name, "description": description, "inputSchema": schema}
+    tool["annotations"] = annotations
+    if executes:
+        schema["required"] = ["name"]
+        tool["execution"] = {"taskSupport": "optional"}
+    return {**tool, "_meta": _META}
 
 
 def _text(description: str = "") -> dict[str, Any]:
@@ -117,3 +117,10 @@ def _text(description: str = "") -> dict[str, Any]:
 
 def _texts(description: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+_EXECUTED = {
+    "name": _text("as returned, e.g. server__tool"),
+    "arguments": {"type": "object", "description": "the tool's own arguments"},
+    "timeout_s": {"type": "number", "exclusiveMinimum": 0},
+}

@@ -15,7 +15,7 @@ from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import result_response
 from portico.gateway.rendering import brief, brief_status, brief_text, full, full_text
-from portico.gateway.rewrite import InvalidCall, unwrapping
+from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, PorticoError
 from portico.model.message import Request, Response
@@ -25,6 +25,7 @@ from portico.model.version import Version
 from portico.model.wording import counted, did_you_mean
 from portico.protocol.codec import encode, error_response
 from portico.protocol.result_fields import noted_result
+from portico.state.per_client import PerClient
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
@@ -113,6 +114,8 @@ class MetaTools:
         self._servers = exposure.servers
         self._slow: set[str] = set()
         """Servers for which a search has waited in vain."""
+        self._read_only: PerClient[set[str]] = PerClient(set)
+        """The tools that each client was last shown as read-only."""
         self._tools: dict[str, _Tool] = {
             metatool_definitions.SEARCH: self._search,
             metatool_definitions.DESCRIBE: self._describe,
@@ -154,7 +157,32 @@ class MetaTools:
             return self._execute_when_known(next, request, context)
 
         check = answer_hidden if self._exposure.is_filtered else None
-        return unwrapping(next, self._invalid, check)
+        return unwrapping(next, self._invalid, self._refuse_read, check)
+
+    def _refuse_read(self, request: Request, context: Context) -> Response | None:
+        """Refuse `execute_read_tool` unless the tool is read-only, now and as it was last shown to
+        this client."""
+        place = self._exposure.merged.tool(request.name)
+        if place is None:
+            return self.unknown_tool(request, context)
+        if not self._exposure.is_read_only(place):
+            return self._invalid(request, context, not_read_only(request.name))
+        if request.name in self._read_only.of(context):
+            return None
+        why = f"{request.name} was not shown to you as read-only; call describe_tool first"
+        return self._invalid(request, context, InvalidCall(why))
+
+    def _shown_as(
+        self, shape: Callable[..., Result], place: tuple[Any, str, str], context: Context
+    ) -> Result:
+        """Return a tool as a client sees it, and remember whether it saw a read-only one."""
+        namespaced, tool, name = place
+        shown = self._read_only.of(context)
+        if self._exposure.is_read_only((namespaced, tool)):
+            shown.add(name)
+            return shape(*place, metatool_definitions.EXECUTE_READ)
+        shown.discard(name)
+        return shape(*place, metatool_definitions.EXECUTE)
 
     async def _execute_when_known(
         self, next: Handler, request: Request, context: Context
@@ -177,7 +205,7 @@ class MetaTools:
 
     def _invalid(self, request: Request, context: Context, why: InvalidCall) -> Response:
         context.server_info = self._exposure.now().identity
-        context.target = ("", metatool_definitions.EXECUTE)
+        context.target = ("", request.asked or request.name)
         return result_response(request, context, why.result())
 
     async def wait_for_tool(self, name: str) -> bool:
@@ -236,7 +264,7 @@ class MetaTools:
         texts, notes = [], self._unsearched()
         for query, found in zip(queries, hits, strict=True):
             places = [place for hit in found if (place := self._place(hit)) is not None]
-            tools = [shape(*place) for place in places[:limit]]
+            tools = [self._shown_as(shape, place, context) for place in places[:limit]]
             results.append({"query": query, "tools": tools})
             text = "\n\n".join(map(words, tools))
             if not tools:
@@ -279,7 +307,8 @@ class MetaTools:
             if place is None:
                 missing.append(str(self._unknown_tool(name)))
             else:
-                tools.append(full(merged.shown(place[0]), place[1], name))
+                shown = (merged.shown(place[0]), place[1], name)
+                tools.append(self._shown_as(full, shown, context))
         if not tools:
             raise InvalidCall("; ".join(missing))
         return noted_result([*map(full_text, tools)], {"tools": tools}, missing)

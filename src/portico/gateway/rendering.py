@@ -16,28 +16,30 @@ MAX_TEXT = 8_000
 MAX_DEFINITION = 60_000
 
 
-def brief(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
-    """Return the name, one line of description, and compact parameters."""
+def brief(namespaced: NamespacedOffer, tool: str, name: str, call: str) -> dict[str, Any]:
+    """Return the name, one line of description, compact parameters, and the meta-tool to call."""
     definition = namespaced.definition(tool)
     shown = {
         "name": name,
         "server": namespaced.server,
         "description": one_line(text(definition, "description") or text(definition, "title")),
         "parameters": parameters(definition.get("inputSchema")),
+        "call": call,
     }
     if is_flagged(definition):
         shown["warning"] = _WARNING
     return shown
 
 
-def full(namespaced: NamespacedOffer, tool: str, name: str) -> dict[str, Any]:
-    """Return the whole definition, and the server it belongs to."""
+def full(namespaced: NamespacedOffer, tool: str, name: str, call: str) -> dict[str, Any]:
+    """Return the whole definition, the server it belongs to, and the meta-tool to call."""
     definition = namespaced.definition(tool)
     words = text(definition, "description")
     if len(words) > MAX_TEXT:
         more = len(words) - MAX_TEXT
         definition["description"] = f"{words[:MAX_TEXT]}… ({more} more characters)"
     shown: dict[str, Any] = {"name": name, "server": namespaced.server, "tool": sanitize_text(tool)}
+    shown["call"] = call
     if is_flagged(definition):
         shown["warning"] = _WARNING
     definition.pop("name", None)
@@ -58,8 +60,9 @@ def is_flagged(definition: Mapping[str, Any]) -> bool:
 
 
 def brief_text(tool: Mapping[str, Any]) -> str:
-    """Render a found tool in two or three lines."""
+    """Render a found tool in a few lines."""
     lines = [f"**{tool['name']}**  {tool['description']}".rstrip(), f"  {tool['parameters']}"]
+    lines.append(f"  call: {tool['call']}")
     if "warning" in tool:
         lines.append(f"  ({tool['warning']})")
     return "\n".join(line for line in lines if line.strip())
@@ -69,7 +72,7 @@ def full_text(tool: Mapping[str, Any]) -> str:
     """Render a described tool as text."""
     definition = dict(tool["definition"])
     origin = f"  ({tool['tool']} of {tool['server']})" if tool["server"] else ""
-    lines = [f"**{tool['name']}**{origin}"]
+    lines = [f"**{tool['name']}**{origin}", f"call: {tool['call']}"]
     if "warning" in tool:
         lines.append(f"({tool['warning']})")
     for key in ("title", "description"):

@@ -3,7 +3,6 @@
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -11,7 +10,7 @@ from portico.catalog.resource_routing import ResourceRouting
 from portico.catalog.uris import canonical
 from portico.model.context import Context
 from portico.model.message import Response
-from portico.model.session import Session
+from portico.state.per_client import PerClient
 
 _MAX_URIS = 1000
 """The URIs read from one result (the first) and kept for each client and server (the newest)."""
@@ -19,7 +18,6 @@ _MAX_MARKS = 10 * _MAX_URIS
 """The candidates checked in one result: a text may be full of them."""
 _MAX_URI = 8 * 1024
 """Longer URIs are passed on unchanged."""
-_MAX_PRINCIPALS = 100
 URI_KEY_ENDING = b'ri"'
 """The end of every JSON key whose value is a URI: a result without it contains none."""
 _KEYS = (b'"uri"', b'"resourceUri"', b'"ui/resourceUri"')
@@ -55,19 +53,18 @@ class ResourceOrigins:
     """The URIs that results contained, by client, and their owners."""
 
     def __init__(self) -> None:
-        self._sessions: WeakKeyDictionary[Session, _ClientOrigins] = WeakKeyDictionary()
-        self._principals: OrderedDict[str, _ClientOrigins] = OrderedDict()
+        self._clients = PerClient(_ClientOrigins)
 
     def owner(self, uri: str, context: Context) -> str | None:
         """Return the server that sent a URI to this client."""
-        return self._origins_of(context).owner(uri)
+        return self._clients.of(context).owner(uri)
 
     def rewrite_uris(
         self, response: Response, server: str, owners: ResourceRouting, context: Context
     ) -> Response:
         """Return the response for the client: a URI that another server owns too is prefixed with
         its own server."""
-        known = self._origins_of(context)
+        known = self._clients.of(context)
         result = response.result
         parts: list[bytes] = []
         done = 0
@@ -81,17 +78,6 @@ class ResourceOrigins:
         if not parts:
             return response
         return Response(id=response.id, result=b"".join((*parts, result[done:])))
-
-    def _origins_of(self, context: Context) -> _ClientOrigins:
-        if context.session is not None:
-            found = self._sessions.get(context.session)
-            if found is None:
-                found = self._sessions[context.session] = _ClientOrigins()
-            return found
-        found = self._principals.setdefault(context.principal, _ClientOrigins())
-        if len(self._principals) > _MAX_PRINCIPALS:
-            self._principals.popitem(last=False)
-        return found
 
 
 def _uris(result: bytes) -> Iterator[tuple[int, int, str]]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from portico.catalog.merge import ItemRoute
 from portico.catalog.parameter_summary import parameters
 from portico.catalog.sanitize import sanitize_json
-from portico.gateway.metatool_definitions import EXECUTE, NAMES, RESERVED
+from portico.gateway.metatool_definitions import EXECUTE_READ, EXECUTES, NAMES, RESERVED
 from portico.model.context import Context
 from portico.model.errors import PorticoError
 from portico.model.message import Request, Response
@@ -144,21 +144,27 @@ def with_target(request: Request, key: str, value: str) -> Request:
 def unwrapping(
     next: Handler,
     on_invalid: Callable[[Request, Context, "InvalidCall"], Response],
+    refuse_read: Callable[[Request, Context], Response | None],
     answer_hidden: Callable[[Request, Context], Answer | None] | None = None,
 ) -> Handler:
-    """Wrap the next handler so that it sees `execute_tool` as a call of the named tool;
-    `on_invalid` answers an invalid call, and `answer_hidden` may answer for a hidden tool."""
+    """Wrap the next handler so that it sees `execute_tool` and `execute_read_tool` as calls of the
+    named tool. `on_invalid` answers an invalid call, `refuse_read` a call of a tool that is not
+    known to be read-only, and `answer_hidden` may answer for a hidden tool."""
 
     def handle(request: Request, context: Context) -> Answer:
         if request.name not in NAMES or request.method != "tools/call":
             return next(request, context)
-        if request.name != EXECUTE:
+        if request.name not in EXECUTES:
             request.asked = request.name
             return next(request, context)
         try:
             unwrap(request)
         except InvalidCall as invalid:
             return on_invalid(request, context, invalid)
+        if request.asked == EXECUTE_READ:
+            refusal = refuse_read(request, context)
+            if refusal is not None:
+                return refusal
         answer = None if answer_hidden is None else answer_hidden(request, context)
         return next(request, context) if answer is None else answer
 
@@ -166,7 +172,8 @@ def unwrapping(
 
 
 def unwrap(request: Request) -> None:
-    """Turn a call of `execute_tool` into a call of the named tool; raises InvalidCall."""
+    """Turn a call of `execute_tool` or `execute_read_tool` into a call of the named tool; raises
+    InvalidCall."""
     more = None
     meta = b""
     try:
@@ -176,14 +183,14 @@ def unwrap(request: Request) -> None:
     except msgspec.DecodeError:
         # Other fields of the call (answers of an earlier round) are kept.
         more = exact(request.params)
-        wanted = _read(bytes(more.get("arguments", b"")))
+        wanted = _read(bytes(more.get("arguments", b"")), request.name)
     if not wanted.name:
-        raise InvalidCall(f"execute_tool: `name` is missing; {_SHAPE}")
+        raise InvalidCall(f"{request.name}: `name` is missing; {_SHAPE}")
     if wanted.name in RESERVED:
         raise InvalidCall(f"{wanted.name} is a meta-tool; call it directly")
     timeout = wanted.timeout_s or 0.0
     if timeout < 0:
-        raise InvalidCall("execute_tool: timeout_s must be more than 0")
+        raise InvalidCall(f"{request.name}: timeout_s must be more than 0")
     arguments = bytes(wanted.arguments)
     if arguments[:1] != b"{":
         arguments = _argument_object(wanted.name, arguments)
@@ -214,12 +221,18 @@ def validated(request: Request, place: ItemRoute) -> Request:
     return inner
 
 
+def not_read_only(name: str) -> InvalidCall:
+    """Return the refusal of a tool that `execute_read_tool` does not call."""
+    why = f"{name} is not marked as read-only, or the config does not trust its server's marks"
+    return InvalidCall(f"{why}; call it with execute_tool")
+
+
 def _unreadable(name: str, error: Exception) -> InvalidCall:
     return InvalidCall(f"{name[:200]}: arguments are not a JSON object: {error}")
 
 
-def _read(given: bytes) -> _Wanted:
-    """Parse the arguments of `execute_tool`; raises InvalidCall."""
+def _read(given: bytes, tool: str) -> _Wanted:
+    """Parse the arguments of a meta-tool that executes; raises InvalidCall."""
     try:
         return _wanted(given or b"{}")
     except msgspec.DecodeError as error:
@@ -230,7 +243,7 @@ def _read(given: bytes) -> _Wanted:
             why = f"{names} must be inside `arguments`"
         else:
             why = str(error)
-        raise InvalidCall(f"execute_tool: {why}; {_SHAPE}") from None
+        raise InvalidCall(f"{tool}: {why}; {_SHAPE}") from None
 
 
 _SHAPE = 'write {"name": "server__tool", "arguments": {...}}'

@@ -11,11 +11,13 @@ from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, gateway_failure, result_response
+from portico.gateway.metatool_definitions import EXECUTE_READ
 from portico.gateway.metatools import MetaTools
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.gateway.rewrite import (
     InvalidCall,
+    not_read_only,
     reference_of,
     validated,
     with_name,
@@ -155,11 +157,19 @@ class Router:
         if not request.asked:
             return self._pass_on(request, context, namespaced.server, with_name(request, tool))
         try:
+            if request.asked == EXECUTE_READ:
+                self._check_read(request, place)
             inner = validated(request, place)
         except InvalidCall as invalid:
             context.target = (namespaced.server, tool)
             return result_response(request, context, invalid.result())
         return self._pass_on(request, context, namespaced.server, inner)
+
+    def _check_read(self, request: Request, place: ItemRoute) -> None:
+        """Check again that a tool is read-only, since links and tasks take time. A call that a link
+        makes itself is the link's choice. Raises InvalidCall."""
+        if not (request.is_derived or self._exposure.is_read_only(place)):
+            raise not_read_only(request.name)
 
     def _pass_on(self, request: Request, context: Context, server: str, inner: Request) -> Answer:
         member = self._registry.members.get(server)

@@ -44,7 +44,7 @@ class Request(Struct, kw_only=True, gc=False):
     timeout_s: float = 0.0
     """The timeout of this call; 0 for that of its upstream."""
     asked: str = ""
-    """The meta-tool that the client called: `execute_tool`, or this tool itself."""
+    """The meta-tool that the client called: this tool itself, or one that executes it."""
     arguments: dict[str, Any] | None = None
     """The arguments of a call, if they are already validated."""
     meaning: MethodMeaning | None = None

@@ -22,25 +22,32 @@ def task_tools() -> dict[str, bytes]:
     what = "State of a task; its result once it is done. Waits up to wait_s for that."
     status = {"task_id": _ID, "wait_s": _WAIT, "answer": _ANSWER}
     found = (
-        _tool(TASK_STATUS, what, status, required=["task_id"]),
-        _tool(CANCEL_TASK, "Cancel a task.", {"task_id": _ID}, required=["task_id"]),
-        _tool(LIST_TASKS, "List your tasks, newest first.", {}, reads=True),
+        # An answer may allow anything.
+        _tool(TASK_STATUS, what, status, hints(destroys=True, reaches_out=True)),
+        _tool(CANCEL_TASK, "Cancel a task.", {"task_id": _ID}, hints(destroys=True, repeats=True)),
+        _tool(LIST_TASKS, "List your tasks, newest first.", {}, hints(reads=True, repeats=True)),
     )
     return dict(zip(TASK_TOOL_NAMES, map(encode, found), strict=True))
 
 
+def hints(
+    *, reads: bool = False, destroys: bool = False, repeats: bool = False, reaches_out: bool = False
+) -> dict[str, bool]:
+    """Return the annotations of a tool: whether it only reads, may destroy, does no more when it is
+    repeated, and reaches beyond Portico."""
+    return {
+        "readOnlyHint": reads,
+        "destructiveHint": destroys,
+        "idempotentHint": repeats,
+        "openWorldHint": reaches_out,
+    }
+
+
 def _tool(
-    name: str,
-    description: str,
-    properties: dict[str, Any],
-    *,
-    required: list[str] | None = None,
-    reads: bool = False,
+    name: str, description: str, properties: dict[str, Any], annotations: dict[str, bool]
 ) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    tool: dict[str, Any] = {"name": name, "description": description, "inputSchema": schema}
-    if reads:
-        tool["annotations"] = {"readOnlyHint": True, "openWorldHint": False}
-    return {**tool, "_meta": _ALWAYS_LISTED}
+    if "task_id" in properties:
+        schema["required"] = ["task_id"]
+    tool = {"name": name, "description": description, "inputSchema": schema}
+    return {**tool, "annotations": annotations, "_meta": _ALWAYS_LISTED}
