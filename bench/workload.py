@@ -133,10 +133,14 @@ class WrongAnswer(Exception):
     """A contender returned a wrong answer."""
 
 
+def _by_name(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(tools, key=lambda tool: str(tool.get("name")))
+
+
 def check_list(answer: bytes, id: int, expected: list[dict[str, Any]]) -> None:
-    """The answer must carry the id and every tool with every field."""
+    """The answer must carry the id and every tool with every field, in any order."""
     shown = _result(answer, id).get("tools")
-    if shown != expected:
+    if not isinstance(shown, list) or _by_name(shown) != _by_name(expected):
         there = len(shown) if isinstance(shown, list) else "no"
         raise WrongAnswer(f"{there} tools, or not the {len(expected)} that were given")
 

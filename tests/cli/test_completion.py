@@ -98,7 +98,7 @@ def test_tools_are_suggested_as_servers_offered_them_last(
     assert suggested(capsys, "describe", "") == []
     assert portico(home, "servers", "refresh", "maths").returncode == 0
     assert suggested(capsys, "describe", "maths__a") == ["maths__add"]
-    tools = ["maths__add", "maths__wait", "maths__fail"]
+    tools = ["maths__add", "maths__fail", "maths__wait"]
     assert suggested(capsys, "describe", "maths__add", "") == tools
     assert suggested(capsys, "call", "") == [*tools, ":files"]
 

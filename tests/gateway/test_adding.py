@@ -327,5 +327,5 @@ async def test_an_added_tool_is_listed_again_when_the_servers_change() -> None:
         assert await client.names() == ["shop__other", "total"]
         server.add_tool({"name": "new", "inputSchema": ANY}, lambda given: "new")
         await gateway.refresh(gateway.members)
-        assert await client.names() == ["shop__other", "shop__new", "total"]
+        assert await client.names() == ["shop__new", "shop__other", "total"]
         await until(lambda: "tools" in _changed(client))

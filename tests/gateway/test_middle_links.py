@@ -108,7 +108,7 @@ async def test_a_link_sees_the_members_after_it(version: str, local: bool) -> No
     link = Middle()
     async with composed({"second": [link], "third": [link]}, local=local) as gateway:
         client = await client_of(gateway, version)
-        assert await client.names() == ["first_tool", "calls", "second_tool", "added"]
+        assert await client.names() == ["calls", "first_tool", "second_tool", "added"]
         assert link.offered == ("second_tool", "third_tool")
         assert await client.said("first_tool") == "tool of first"
         await client.result("prompts/get", {"name": "first_prompt"})
@@ -145,7 +145,7 @@ async def test_two_links_stand_at_their_own_places(version: str) -> None:
     one, two = Middle("one"), Middle("two")
     async with composed({"second": [one], "third": [one, two]}) as gateway:
         client = await client_of(gateway, version)
-        assert await client.names() == ["first_tool", "calls", "second_tool", "two", "one"]
+        assert await client.names() == ["calls", "first_tool", "second_tool", "two", "one"]
         assert one.offered == ("second_tool", "two")
         assert two.offered == ("third_tool",)
         assert await client.said("two") == "nothing, tool of third, nothing"
@@ -168,7 +168,7 @@ async def test_a_tool_after_it_is_shadowed_on_request(version: str) -> None:
     async with composed({"second": [link], "third": [link]}) as gateway:
         gateway.check_links()
         client = await client_of(gateway, version)
-        assert await client.names() == ["first_tool", "calls", "second_tool"]
+        assert await client.names() == ["calls", "first_tool", "second_tool"]
         assert await client.said("second_tool") == "tool of second, tool of third, nothing"
 
 
@@ -178,7 +178,7 @@ async def test_links_before_all_are_replaced_and_those_in_the_middle_stay(versio
     async with composed({"second": [link], "third": [link]}) as gateway:
         client = await client_of(gateway, version)
         gateway.relink([outer])
-        assert await client.names() == ["first_tool", "calls", "second_tool", "added", "outer"]
+        assert await client.names() == ["calls", "first_tool", "second_tool", "added", "outer"]
         assert await client.said("outer") == "tool of second, nothing, tool of first"
         gateway.relink([])
-        assert await client.names() == ["first_tool", "calls", "second_tool", "added"]
+        assert await client.names() == ["calls", "first_tool", "second_tool", "added"]

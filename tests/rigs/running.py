@@ -31,6 +31,11 @@ def shelf(file: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "shelf.py"), str(file)]
 
 
+def shuffler(era: str, file: Path, *page: str) -> list[str]:
+    """The command line of the server that lists the words of a file in another order each time."""
+    return [sys.executable, "-I", "-S", str(HERE / "shuffler.py"), era, str(file), *page]
+
+
 def scripted(file: Path) -> list[str]:
     """The command line of the server whose offer is a JSON file."""
     return [sys.executable, "-I", "-S", str(HERE / "scripted.py"), str(file)]

@@ -244,13 +244,17 @@ class Catalog:
         return next((uri for uri, raw in named if _decode_name(raw).name == name), "")
 
     def changed(self, before: "Catalog") -> list[str]:
-        """Return the kinds of lists that differ from an earlier catalog."""
-        now, then = self.offer.lists, before.offer.lists
+        """Return the kinds of lists with other entries than in an earlier catalog."""
         return [
             kind
             for kind, parts in _CAPABILITY_LISTS.items()
-            if any(now.get(part) != then.get(part) for part in parts)
+            if any(self._entries(part) != before._entries(part) for part in parts)
         ]
+
+    def _entries(self, kind: str) -> tuple[bytes, ...] | None:
+        """Return the definitions of a list, without the fields beside them; None if unknown."""
+        listed = self.offer.lists.get(kind)
+        return None if listed is None else listed.items
 
     def _positions_of(self, kind: str) -> dict[str, int]:
         places = self._positions.get(kind)

@@ -11,6 +11,7 @@ from portico.catalog.catalog import Catalog
 from portico.catalog.namespaced import NamespacedOffer, can_create_tasks
 from portico.catalog.sanitize import sanitize_text
 from portico.catalog.sanitize_offer import SanitizedItem
+from portico.catalog.settled import in_order_of_keys, settled
 from portico.chain.endpoint_parts import CatalogSource
 from portico.chain.fold import fold
 from portico.chain.only import Only
@@ -153,8 +154,12 @@ class Member:
             return None
         if self._seen is not catalog:
             self._seen = catalog
-            offer = self._visible(catalog.offer)
-            if self._namespaced is None or not offer.same(self._namespaced.offer):
+            # A server may list in any order, and otherwise in each era.
+            offer = in_order_of_keys(self._visible(catalog.offer))
+            known = self._namespaced
+            if known is not None:
+                offer = settled(offer, known.offer)
+            if known is None or not offer.same(known.offer):
                 self._namespaced = NamespacedOffer(self.name, offer, self._name_limit)
         return self._namespaced
 

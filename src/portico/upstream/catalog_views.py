@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.catalog.catalog import Catalog, ListedTool
+from portico.catalog.settled import settled
 from portico.model.errors import McpError, TargetError
 from portico.model.offer import Offer
 from portico.model.types import Change
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 REFRESH_S = 1.0
 """The shortest time between two fetches, however often an upstream announces changes."""
+BURST_S = 0.05
+"""How long an upstream may take to announce all changes of a burst, which are fetched together."""
 MAX_VIEWS = 100
 """The limit of views: clients can declare any number of capabilities."""
 _MAX_INLINE_ITEMS = 500
@@ -183,39 +186,58 @@ class CatalogViews:
 
     async def _confirmed(self, offer: Offer) -> Catalog:
         """Return the catalog of a new offer; a large one is built in a thread."""
-        many = sum(len(listed.keys) for listed in offer.lists.values()) > _MAX_INLINE_ITEMS
-        if self._policy.reveals and many:
+        if self._policy.reveals and _is_large(offer):
             with suppress(RuntimeError):  # no thread can be started
                 return await asyncio.to_thread(self._catalog, offer, confirmed=True)
         return self._catalog(offer, confirmed=True)
+
+    async def _settled(self, view: CatalogView, offer: Offer) -> Offer:
+        """Return a new offer with the order and bytes that clients know, where nothing changed."""
+        names = dict.fromkeys((view.name, MODERN, LEGACY))
+        views = [self._views[name] for name in names if name in self._views]
+        known = [one.catalog.whole for one in views if one.catalog is not None]
+        if not known and self._memory is not None:
+            # Another process may have been faster.
+            stored = self._memory.load(self._key(view.name))
+            known = [] if stored is None else [stored]
+        if _is_large(offer):
+            with suppress(RuntimeError):  # no thread can be started
+                return await asyncio.to_thread(settled, offer, *known)
+        return settled(offer, *known)
 
     def changed(self, name: str, session: UpstreamSession, kind: str) -> None:
         """Fetch again after an announced change, even if a fetch is running."""
         view = self.get(name)
         view.announced.add(kind)
         if view.fetching is None:
-            self.fetch_catalog(view, session)
+            self.fetch_catalog(view, session, BURST_S)
         else:
             view.stale = session
 
-    def fetch_catalog(self, view: CatalogView, session: UpstreamSession) -> "asyncio.Future[None]":
+    def fetch_catalog(
+        self, view: CatalogView, session: UpstreamSession, delay_s: float = 0.0
+    ) -> "asyncio.Future[None]":
         """Fetch all lists; the future is done when they have arrived or failed."""
         if view.fetching is None:
             view.fetched = asyncio.get_running_loop().create_future()
-            view.fetching = self._background.start(self._fetch_repeatedly(view, session))
+            view.fetching = self._background.start(self._fetch_repeatedly(view, session, delay_s))
         elif view.fetched is not None and (view.fetched.done() or view.fetched is view.saved):
             view.stale = session  # fetched again after the pause
             view.fetched = asyncio.get_running_loop().create_future()
         assert view.fetched is not None
         return view.fetched
 
-    async def _fetch_repeatedly(self, view: CatalogView, session: UpstreamSession) -> None:
+    async def _fetch_repeatedly(
+        self, view: CatalogView, session: UpstreamSession, delay_s: float
+    ) -> None:
         """Fetch, and again if the lists change meanwhile, at most once a second."""
         failure: TargetError | McpError = TargetError(
             f"{self.name} ended before it returned its lists", kind="closed", server=self.name
         )
-        view.stale = None
         try:
+            if delay_s:
+                await asyncio.sleep(delay_s)
+            view.stale = None
             while True:
                 fetched = view.fetched
                 await self._fetch_lists(view, session)
@@ -274,6 +296,7 @@ class CatalogViews:
             raise
         for why in missed:
             self._report(why)
+        offer = await self._settled(view, offer)
         catalog = await self._confirmed(offer)
         view.catalog, view.missed = catalog, missed
         # A server's own announcement is forwarded even if its list compares equal.
@@ -321,6 +344,10 @@ class CatalogViews:
         await self._saving.wait(_SAVE_S)
         for view in self._views.values():
             view.catalog = None
+
+
+def _is_large(offer: Offer) -> bool:
+    return sum(len(listed.keys) for listed in offer.lists.values()) > _MAX_INLINE_ITEMS
 
 
 def _save(memory: Memory, keys: Sequence[str], offer: Offer) -> None:

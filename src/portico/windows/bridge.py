@@ -7,6 +7,7 @@ requests: each gets exactly one response, whatever happens to owners.
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Raw
@@ -14,8 +15,10 @@ from msgspec import Raw
 from portico.model.errors import INTERNAL_ERROR
 from portico.model.message import Response
 from portico.model.methods import INITIALIZED, LISTEN
+from portico.model.types import Change
 from portico.protocol.codec import Envelope, cancelled_id, error_response, notification
 from portico.protocol.line_reader import LineReader
+from portico.protocol.listen import change_message
 from portico.state.background import Background
 from portico.state.report import report
 from portico.transport.calls_in_flight import duplicate_id_error, id_key
@@ -63,7 +66,7 @@ class Bridge:
         self._to_resend: list[TrackedRequest] = []
         self._queued: deque[bytes] = deque()
         self._is_client_slow = False
-        self._closing = Background()
+        self._background = Background()
         self.disconnected = asyncio.Event()
         """Set while no owner is connected."""
         self.output_failed = False
@@ -127,7 +130,7 @@ class Bridge:
         for envelope in (envelope for line in self._queued for envelope in read_messages(line)):
             if envelope.id and envelope.method:
                 self._reply(_closed_response(bytes(envelope.id)))
-        await self._closing.wait()
+        await self._background.wait()
         await self._writer.close()
 
     # Backpressure from the client.
@@ -186,7 +189,7 @@ class Bridge:
         for id in connection.questions.values():
             self._send(notification(CANCELLED, {"requestId": Raw(id)}))
         connection.mark_closed()
-        self._closing.start(connection.close())
+        self._background.start(connection.close())
         self.disconnected.set()
         self.update_backpressure()
 
@@ -225,11 +228,28 @@ class Bridge:
             connection.send(request.line)
             if request.method == INITIALIZE and self._state.initialized:
                 connection.send(self._state.initialized)
-        for change in self._state.changes() if connection.generation else ():
-            self._send(change)
+        if connection.generation:
+            self._background.start(self._compare_lists(connection))
         queued, self._queued = self._queued, deque()
         for line in queued:
             self._from_client(line)
+
+    async def _compare_lists(self, connection: OwnerConnection) -> None:
+        """Notify the client of the lists that the next owner lists otherwise than it has read."""
+        calls = [(page, connection.call(page.method, page.params)) for page in self._state.lists]
+        changed = {page.kind for page, call in calls if page.differs(await call)}
+        if connection.is_closed:
+            return  # the next owner is compared instead
+        connection.changed_lists = changed
+        self._announce(b"", self._state.kinds, changed)
+        for id, kinds in connection.acknowledged:
+            self._announce(id, kinds, changed)
+
+    def _announce(self, id: bytes, kinds: Sequence[str], changed: set[str]) -> None:
+        """Notify a legacy client, or a listener by its id, of the changed lists among these."""
+        for kind in kinds:
+            if kind in changed:
+                self._send(change_message(Change(kind), id))
 
     # From the client.
 
@@ -314,12 +334,14 @@ class Bridge:
 
     def _acknowledged(self, connection: OwnerConnection, envelope: Envelope) -> bool:
         """Pass on the first acknowledgement; replace later ones by change notifications."""
-        id, changes = acknowledgement(envelope)
+        id, kinds = acknowledgement(envelope)
         key = id_key(id)
         if key in connection.resumed_listeners:
             connection.resumed_listeners.discard(key)
-            for change in changes:
-                self._send(change)
+            if connection.changed_lists is None:
+                connection.acknowledged.append((id, kinds))
+            else:
+                self._announce(id, kinds, connection.changed_lists)
             return False
         if key in connection.pending:
             connection.pending[key].acknowledged = True

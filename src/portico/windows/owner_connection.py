@@ -46,6 +46,12 @@ class OwnerConnection:
         """The bridge's own requests, whose responses are not for the client."""
         self.resumed_listeners: set[bytes] = set()
         """Listeners that an earlier owner has acknowledged."""
+        self.acknowledged: list[tuple[bytes, list[str]]] = []
+        """The listeners that this owner has acknowledged before its lists were compared: the id of
+        each, and its kinds of lists."""
+        self.changed_lists: set[str] | None = None
+        """The kinds of lists that differ from those that the client has read; None until they are
+        compared."""
         self.is_closed = False
         self.has_answered = False
         """True once the client has received a response from this owner."""

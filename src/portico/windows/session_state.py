@@ -5,17 +5,17 @@ Within an owner the same state is a `Session` (`model/session.py`); the connecti
 replay the combined state of all its sessions.
 """
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.methods import LISTEN, TABLE, MethodKind
-from portico.model.types import Change
+from portico.model.methods import CAPABILITIES, LISTEN, LISTS, TABLE, MethodKind
 from portico.model.version import BY_TEXT, Version
 from portico.protocol.codec import Envelope, WireParams, decoded
 from portico.protocol.inbound import Malformed, read_message
-from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY, change_message
+from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY
 
 INITIALIZE, PING, SET_LEVEL = "initialize", "ping", "logging/setLevel"
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
@@ -54,6 +54,21 @@ class TrackedRequest(Struct, gc=False):
     """True for a listener that has been acknowledged."""
 
 
+class ReadList(Struct, frozen=True):
+    """A page of a list as the client has read it."""
+
+    kind: str
+    """`tools`, `resources` or `prompts`."""
+    method: str
+    params: bytes
+    digest: bytes
+    """Of the result; empty if it is not known."""
+
+    def differs(self, envelope: Envelope) -> bool:
+        """True unless this is the same result."""
+        return _digest(envelope.result) != self.digest
+
+
 class SessionState:
     """One client's session, ready to be replayed to the next owner."""
 
@@ -64,10 +79,14 @@ class SessionState:
         self.initialized = b""
         self.level = b""
         self.subscriptions: dict[str, bytes] = {}
-        self._kinds: tuple[str, ...] = ()
+        self.kinds: tuple[str, ...] = ()
+        """The kinds of lists whose changes a legacy client is notified of."""
+        self._lists: dict[str, dict[str, ReadList]] = {}
 
     def record_result(self, request: TrackedRequest, envelope: Envelope) -> None:
         """Record the effect of a request that succeeded."""
+        if request.method in LISTS and envelope.result:
+            self._record_list(request, envelope)
         if not (request.params and envelope.result):
             return
         if request.method == INITIALIZE:
@@ -79,15 +98,28 @@ class SessionState:
         else:
             self.subscriptions.pop(_uri(request), None)
 
-    def changes(self) -> list[bytes]:
-        """Return the notifications for a legacy client whose lists may have changed."""
-        return [change_message(Change(kind)) for kind in self._kinds]
+    @property
+    def lists(self) -> list[ReadList]:
+        """The lists that the client has read."""
+        return [page for pages in self._lists.values() for page in pages.values()]
+
+    def _record_list(self, request: TrackedRequest, envelope: Envelope) -> None:
+        # One of a batch is not kept: its list counts as changed.
+        sent = next(iter(read_messages(request.line)), Envelope())
+        cursor = (decoded(sent.params, WireParams) or WireParams()).cursor
+        pages = self._lists.setdefault(request.method, {})
+        if not cursor:
+            pages.clear()
+        digest = _digest(envelope.result) if request.line else b""
+        kind = CAPABILITIES[request.method]
+        params = bytes(sent.params) or b"{}"
+        pages[cursor] = ReadList(kind, request.method, params, digest)
 
     def _record_handshake(self, request: TrackedRequest, envelope: Envelope) -> None:
         result = decoded(envelope.result, _Handshake) or _Handshake()
         self.handshake = request.params
         self.version = BY_TEXT.get(result.protocolVersion)
-        self._kinds = tuple(
+        self.kinds = tuple(
             kind for kind in LIST_KINDS if _notifies_changes(result.capabilities.get(kind))
         )
 
@@ -122,16 +154,19 @@ def salvaged(line: bytes) -> TrackedRequest | None:
     return None
 
 
-def acknowledgement(envelope: Envelope) -> tuple[bytes, list[bytes]]:
-    """Return a listener's id, and the notifications that its lists may have changed."""
+def acknowledgement(envelope: Envelope) -> tuple[bytes, list[str]]:
+    """Return a listener's id, and the kinds of lists whose changes it is notified of."""
     params = decoded(envelope.params, _Acknowledged) or _Acknowledged()
     id = bytes(params.meta.get(SUBSCRIPTION_KEY, b""))
-    kinds = [kind for kind in LIST_KINDS if params.notifications.get(f"{kind}ListChanged")]
-    return id, [change_message(Change(kind), id) for kind in kinds]
+    return id, [kind for kind in LIST_KINDS if params.notifications.get(f"{kind}ListChanged")]
 
 
 def _notifies_changes(capability: Any) -> bool:
     return isinstance(capability, dict) and capability.get("listChanged") is True
+
+
+def _digest(result: bytes) -> bytes:
+    return blake2b(result, digest_size=16).digest()
 
 
 def _uri(request: TrackedRequest) -> str:

@@ -1,9 +1,10 @@
 """A gateway of a few tools, shared by all windows that start in the same folder.
 
-It writes each event as a line to a log there.
+It writes each event as a line to a log there. A file beside the log may name further tools.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -91,6 +92,10 @@ class ToyGateway:
         async def change() -> str:
             server.resource_updated(NOTE)
             return "changed"
+
+        with contextlib.suppress(FileNotFoundError), open(f"{BOOK}.tools") as more:
+            for name in more.read().split():
+                server.tool(name=name)(who)
 
         def release_all() -> None:
             for event in held.values():
