@@ -208,11 +208,13 @@ class CompositionApp:
         component = self._addresses[entry.name]
         if component.entry is not None or component.url:
             return address(entry, lambda line: on_stderr(entry.name, line))
+        from portico.process.install_commands import install_seconds
         from portico.wires.child_wire import Command
 
         return Command(
             component.argv,
             title=entry.name,
+            install_s=install_seconds(component.argv),
             environment=dict(os.environ),
             overheard=lambda line: on_stderr(entry.name, line),
         )

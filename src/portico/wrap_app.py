@@ -113,6 +113,7 @@ class WrapApp:
             if self._control is not None:
                 await self._control.close()
             await self._tasks.close(self._options.drain_s)
+            self._options.policy.installs.end_in(self._options.drain_s)
             await self.upstream.close()
             if self._log is not None:
                 self._log.close()

@@ -28,6 +28,7 @@ from tests.process.test_guardian import (
 )
 from tests.support.backoff import until as eventually
 from tests.support.soak import times
+from tests.wrap.faults import until as comes
 from tests.wrap.standing import until
 
 __all__ = ["alive", "fifo"]
@@ -176,3 +177,60 @@ async def test_a_child_is_ours_and_inherits_three_streams_only() -> None:
     # The fourth is the folder that it lists.
     assert await next_of(inbox) == f"{os.getpid()} ['0', '1', '2', '3'] {os.getcwd()}".encode()
     await wire.close()
+
+
+SPARING = """
+import asyncio, os, sys
+from portico.process.child_process import ChildProcess
+from portico.process.guardian import GUARDIAN
+
+async def main():
+    words = sys.argv[1:]
+    argv = [sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read(); " + words[1]]
+    child = await ChildProcess.start(argv, dict(os.environ), None, spared_s=float(words[0]))
+    if words[2:]:
+        child.spare(float(words[2]))
+    print(f"{child.pid}\\n{GUARDIAN.pid}", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+WORKS = "import time; time.sleep(600)"
+ENDS = "pass"
+
+
+def sparing(*words: str) -> tuple["subprocess.Popen[bytes]", int]:
+    """A Portico, and its child that may outlive it."""
+    driver = subprocess.Popen([sys.executable, "-c", SPARING, *words], stdout=subprocess.PIPE)
+    assert driver.stdout is not None
+    return driver, int(driver.stdout.readline())
+
+
+def lives(pid: int) -> bool:
+    return pid in processes()
+
+
+@pytest.mark.parametrize("kill", [None, *ORDERS])
+def test_a_spared_child_works_on_until_its_time_is_over(kill: Kill | None) -> None:
+    driver, child = sparing("4", WORKS)
+    guardian = guardian_of(driver)
+    if kill is None:
+        killed(driver)
+    else:
+        kill(driver, guardian)
+    assert not comes(lambda: not lives(child), 2)
+    until(lambda: not lives(child), "it outlived its time")
+
+
+def test_a_guardian_ends_when_the_spared_child_does() -> None:
+    driver, child = sparing("600", ENDS)
+    guardian = guardian_of(driver)
+    killed(driver)
+    until(lambda: not lives(child), "it did not end with its input")
+    until(lambda: not lives(guardian), "the guardian stays")
+
+
+def test_a_child_that_is_spared_no_longer_ends_at_once() -> None:
+    driver, child = sparing("600", WORKS, "0")
+    killed(driver)
+    until(lambda: not lives(child), "it outlived Portico")

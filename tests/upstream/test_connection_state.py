@@ -97,6 +97,8 @@ class Nobody:
 
     def opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None: ...
 
+    is_listed = False
+
 
 def child_connection(idle_s: float | None = None) -> UpstreamConnection:
     policy = UpstreamPolicy(era="legacy", idle_s=idle_s)

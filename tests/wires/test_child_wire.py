@@ -3,6 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.upstream.fakes import WAIT_S, bad_server
 SMALL = 1_000_000
 
 
-async def opened(address: Command, **options: float) -> Client:
+async def opened(address: Command, **options: Any) -> Client:
     return await connect(address, era="legacy", limits=HandshakeLimits(**options))
 
 

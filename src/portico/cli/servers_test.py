@@ -80,15 +80,16 @@ def _server_of(entry: ServerEntry | ComponentEntry) -> ServerEntry:
 async def _connect_and_list(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
     from portico import __version__
     from portico.client.connect import connect
-    from portico.upstream.configured_address import address
+    from portico.upstream.configured_address import address, configured_limits
     from portico.upstream.handshake import HandshakeLimits
 
-    times = server.timeouts
-    spans = (times.init, times.list, times.call) if within_s is None else (within_s,) * 3
+    limits = configured_limits(server)
+    if within_s is not None:
+        limits = HandshakeLimits(init_s=within_s, list_s=within_s, call_s=within_s)
     client = await connect(
         address(server),
         era=server.era,
-        limits=HandshakeLimits(init_s=spans[0], list_s=spans[1], call_s=spans[2]),
+        limits=limits,
         info={"name": "portico", "title": "Portico", "version": __version__},
     )
     async with client:

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -92,15 +92,20 @@ def address_of(component: Component, options: argparse.Namespace) -> "Address":
     return Command(argv, title=file, env=env)
 
 
-def limits_of(options: argparse.Namespace, entry: "ServerEntry | None" = None) -> "HandshakeLimits":
+def limits_of(
+    options: argparse.Namespace, entry: "ServerEntry | None" = None, argv: Sequence[str] = ()
+) -> "HandshakeLimits":
     """The timeouts of the handshake, lists and calls; by default, the configured ones."""
     from portico.upstream.handshake import HandshakeLimits
 
     if options.timeout is None:
         if entry is None:
-            return HandshakeLimits()
-        times = entry.timeouts
-        return HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call)
+            from portico.process.install_commands import install_of
+
+            return HandshakeLimits(install=install_of(argv))
+        from portico.upstream.configured_address import configured_limits
+
+        return configured_limits(entry)
     return HandshakeLimits(init_s=options.timeout, list_s=options.timeout, call_s=options.timeout)
 
 
@@ -122,7 +127,7 @@ async def open_client(
             address,
             era=entry.era if entry is not None and options.era == "auto" else options.era,
             answers=answers or NO_ANSWERS,
-            limits=limits_of(options, entry),
+            limits=limits_of(options, entry, getattr(address, "argv", ())),
             log=log,
             info={"name": "portico", "title": "Portico", "version": __version__},
         )

@@ -37,6 +37,7 @@ class _Options(DoorOptions):
         super().__init__()
         self.target: list[str] = []
         self.init_timeout = 30.0
+        self.install_timeout: float | None = None
         self.list_timeout = 30.0
         self.call_timeout = 120.0
         self.idle_timeout: float | None = None
@@ -74,17 +75,22 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
 
 def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     from portico import __version__
+    from portico.process.install_commands import install_of
     from portico.upstream.handshake import HandshakeLimits
     from portico.upstream.policy import UpstreamPolicy
     from portico.wrap_app import WrapOptions
 
     address, key, history = _address(options)
+    is_url = options.target[0].startswith(_URLS)
     idle = options.idle_timeout
     if idle is None and options.http is not None:
         idle = 300.0  # over stdio, the server runs as long as the client that started us
     policy = UpstreamPolicy(
         limits=HandshakeLimits(
-            init_s=options.init_timeout, list_s=options.list_timeout, call_s=options.call_timeout
+            init_s=options.init_timeout,
+            list_s=options.list_timeout,
+            call_s=options.call_timeout,
+            install=None if is_url else install_of(options.target, options.install_timeout),
         ),
         idle_s=idle or None,
         instances=options.instances,
@@ -92,7 +98,7 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
         max_queue=options.queue,
         sharing=options.sharing,
         era=options.era,
-        is_process=not options.target[0].startswith(_URLS),
+        is_process=not is_url,
         info={"name": "portico", "title": "Portico", "version": __version__},
     )
     return WrapOptions(
@@ -133,6 +139,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
             upstream_key(secret, url=f"{url}#history"),
         )
     from portico.process.environment import clean, meaningful
+    from portico.process.install_commands import install_seconds
     from portico.state.stderr import STDERR
     from portico.wires.child_wire import Command
 
@@ -148,6 +155,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
 
     command = Command(
         tuple(target),
+        install_s=install_seconds(target, options.install_timeout),
         title=options.name or title(target),
         env=given,
         cwd=options.cwd,
@@ -171,6 +179,7 @@ def options_of(
         options.cwd = entry.cwd
         times = entry.timeouts
         options.init_timeout, options.list_timeout = times.init, times.list
+        options.install_timeout = times.install
         options.call_timeout, options.idle_timeout = times.call, times.idle
         options.instances, options.sharing, options.era = entry.instances, entry.sharing, entry.era
         options.max_in_flight, options.max_connections = entry.max_in_flight, entry.max_connections
@@ -256,6 +265,8 @@ def _add_limits(add: "Add") -> None:
     from portico.console.argument_types import seconds, valued
 
     valued(add, "--init-timeout", seconds, "S", "timeout for the server to start (default 30)")
+    what = "the same for a command that installs its server, such as npx (default 600)"
+    valued(add, "--install-timeout", seconds, "S", what)
     valued(add, "--list-timeout", seconds, "S", "timeout for a list (default 30)")
     what = "timeout for a call, restarted by each progress notification (default 120)"
     valued(add, "--call-timeout", seconds, "S", what)

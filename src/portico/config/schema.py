@@ -80,6 +80,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """The timeouts of a server, in seconds."""
 
     init: Annotated[float, number()] = 30.0
+    install: Annotated[float | None, number(or_none=True)] = None
+    """How long a command may take that installs its server; None for 600 with a known installer."""
     list: Annotated[float, number()] = 30.0
     call: Annotated[float, number()] = 120.0
     idle: Annotated[float, number(or_none=True)] = 300.0

@@ -151,11 +151,12 @@ class GatewayApp:
 
     @property
     def is_busy(self) -> bool:
-        """True while tasks run here, or wait to."""
-        return self.tasks is not None and self.tasks.is_busy
+        """True while tasks run here, or wait to, or a server is being installed."""
+        return self.registry.is_installing or (self.tasks is not None and self.tasks.is_busy)
 
     async def wait_until_idle(self) -> None:
-        """Wait until no task runs or waits here."""
+        """Wait until no task runs or waits here, and no server is being installed."""
+        await self.registry.finish_installing()
         if self.tasks is not None and self.tasks.is_open:
             await self.tasks.host.worker.wait_until_idle()
 
@@ -174,6 +175,7 @@ class GatewayApp:
             if limited is None:
                 raise PorticoError("the task of this token does not run here any more")
             return limited, {}
+        self.registry.resume_installing()
         searches = self.registry.resolves_to_search(preferences.get("expose"))
         endpoint = self.registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}

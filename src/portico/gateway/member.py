@@ -26,6 +26,7 @@ from portico.protocol.eras import members
 from portico.protocol.tasks import support_of
 from portico.providers.task_mode import TaskMode
 from portico.upstream.backoff import BackoffLimits, jittered
+from portico.upstream.installs import INSTALLING, WAITING
 
 GATEWAY_CAPABILITY = "portico/gateway"
 """The capability that identifies a gateway."""
@@ -234,7 +235,9 @@ class Member:
 
     def _failed(self, error: McpError | TargetError) -> None:
         kind, details = ("", {}) if isinstance(error, McpError) else (error.kind, error.details)
-        if kind in ("backoff", "breaker") and self.problem:
+        if kind == INSTALLING:
+            self.retry_pause_s = 0.0  # the installer continues, and the next try waits for it
+        elif kind in ("backoff", "breaker") and self.problem:
             # It was not started; the earlier error explains more.
             self.retry_pause_s = details["retry_after_s"]
         else:
@@ -337,9 +340,12 @@ class Member:
     def _state(self, status: dict[str, Any]) -> str:
         if "state" in status:
             return str(status["state"])
+        states = [connection["state"] for connection in status["connections"]]
+        for state in (INSTALLING, WAITING):
+            if state in states:
+                return state
         if status["breaker"] == "open":
             return "failing"
-        states = [connection["state"] for connection in status["connections"]]
         for state in ("active", "connected", "connecting", "idle"):
             if state in states:
                 return state

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from portico.catalog.history import History
 from portico.catalog.upstream_key import upstream_key
@@ -15,8 +15,8 @@ from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
 from portico.model.offer import Offer
 from portico.upstream.catalog_views import Memory
-from portico.upstream.configured_address import address
-from portico.upstream.handshake import HandshakeLimits
+from portico.upstream.configured_address import address, configured_limits
+from portico.upstream.installs import Installs
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 
@@ -45,6 +45,8 @@ class MemberEnvironment(Struct, frozen=True, kw_only=True):
     secret: bytes
     report: Callable[[str], None]
     on_stderr: StderrSink
+    installs: Installs = field(default_factory=Installs)
+    """The turns of their installers."""
     address_of: AddressResolver | None = None
     """Returns the address of a server; by default, the one in the config."""
     gateway: str = ""
@@ -104,7 +106,7 @@ def _upstream(
         history.is_exposed = entry.tools.allows
     upstream = Upstream(
         (environment.address_of or _address)(entry, environment.on_stderr),
-        _policy(entry, environment.info, limits.max_tools),
+        _policy(entry, environment, limits.max_tools),
         memory=kept,
         key=lambda view: _key(entry, environment.secret, view, limits.path),
         report=environment.report,
@@ -143,10 +145,11 @@ class _MemberMemory:
         self._is_over = True
 
 
-def _policy(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> UpstreamPolicy:
+def _policy(entry: ServerEntry, environment: MemberEnvironment, max_tools: int) -> UpstreamPolicy:
     times = entry.timeouts
     return UpstreamPolicy(
-        limits=HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call),
+        limits=configured_limits(entry),
+        installs=environment.installs,
         idle_s=times.idle or None,
         instances=entry.instances,
         max_in_flight=entry.max_in_flight,
@@ -157,7 +160,7 @@ def _policy(entry: ServerEntry, info: Mapping[str, Any], max_tools: int) -> Upst
         may_ask=entry.may_ask,
         hides_tasks=True,
         max_items=entry.max_tools or max_tools,
-        info=info,
+        info=environment.info,
         reveals=True,
     )
 

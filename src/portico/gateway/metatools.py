@@ -26,6 +26,7 @@ from portico.model.wording import counted, did_you_mean
 from portico.protocol.codec import encode, error_response
 from portico.protocol.result_fields import noted_result
 from portico.state.per_client import PerClient
+from portico.upstream.installs import INSTALLING, WAITING
 
 if TYPE_CHECKING:
     from portico.search.index import Hit
@@ -233,8 +234,10 @@ class MetaTools:
         server = name.partition(SEPARATOR)[0]
         if server not in self._servers() or not self._registry.pending([server]):
             return ""
-        error = self._registry.status([server])["servers"][0]["error"]
-        why = error or "they are being fetched; retry in a moment"
+        state = self._registry.status([server])["servers"][0]
+        why = state["error"] or "they are being fetched; retry in a moment"
+        if state["state"] in (INSTALLING, WAITING):
+            why = f"it is {state['state']}, which may take minutes; retry later"
         return f"the tools of {server} are not known yet: {why}"
 
     async def _search(self, raw: bytes, context: Context) -> Result:
@@ -387,11 +390,16 @@ class MetaTools:
         if not pending:
             return []
         states = self._registry.status(pending)["servers"]
+        installing = [one["server"] for one in states if one["state"] in (INSTALLING, WAITING)]
         failed = [one["server"] for one in states if one["error"]]
-        coming = [name for name in pending if name not in failed]
+        failed = [name for name in failed if name not in installing]
+        coming = [name for name in pending if name not in (*failed, *installing)]
         notes = []
         if coming:
             notes.append(f"still loading: the tools of {_join_names(coming)}; search again soon")
+        if installing:
+            names = _join_names(installing)
+            notes.append(f"installing, which may take minutes: the tools of {names}")
         if failed:
             notes.append(f"unavailable: the tools of {_join_names(failed)}; see gateway_status")
         return notes

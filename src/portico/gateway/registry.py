@@ -267,6 +267,23 @@ class Registry:
                 hint = f"; {meant}" if meant else ""
                 self._report(f"gateway.pinned: {server} has no tool {name!r}{hint}")
 
+    @property
+    def is_installing(self) -> bool:
+        """True while a server is being installed, or lists its tools after that."""
+        providers = (member.provider for member in self.members.values())
+        return any(isinstance(one, Upstream) and one.is_installing for one in providers)
+
+    async def finish_installing(self) -> None:
+        """Wait until the servers that are being installed are listed; install no others before
+        there is a client again."""
+        self._environment.installs.hold()
+        while self.is_installing:  # noqa: ASYNC110  (no single event)
+            await asyncio.sleep(0.1)
+
+    def resume_installing(self) -> None:
+        """Install the servers that wait for a client."""
+        self._environment.installs.resume()
+
     def _on_change(self, member: Member, change: Change) -> None:
         if self.members.get(member.name) is not member:
             return  # it was removed from the config
@@ -448,6 +465,7 @@ class Registry:
             self._publish_timer.cancel()
         await self._background.close()
         await self._tool_search.close()
+        self._end_installs()
         members = (*self.members.values(), *self._draining)
         for member in members:
             if member.retry is not None:
@@ -455,6 +473,10 @@ class Registry:
         local = [member for member in members if member.is_local]
         others = (member.provider.close() for member in members if not member.is_local)
         await asyncio.gather(_close_in_turn(reversed(local)), *others)
+
+    def _end_installs(self) -> None:
+        """Give running installers the time of a drain."""
+        self._environment.installs.end_in(self.config.gateway.drain)
 
     async def search(
         self, query: str, limit: int, server: str | None, servers: frozenset[str]

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from portico.observe.metrics import Histogram, Metrics
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
-STATES = ("active", "connected", "connecting", "idle", "failing", "failed", "stopped", "in process")
+STATES = (
+    "active",
+    "connected",
+    "connecting",
+    "installing",
+    "waiting to install",
+    "idle",
+    "failing",
+    "failed",
+    "stopped",
+    "in process",
+)
 
 
 class GatewayCollector(Collector):

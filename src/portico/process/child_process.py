@@ -49,11 +49,21 @@ class ChildProcess:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None
+        cls,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        *,
+        spared_s: float = 0.0,
     ) -> "ChildProcess":
-        """Start a child; raise OSError or ValueError on failure."""
+        """Start a child; raise OSError or ValueError on failure.
+
+        It may outlive us by `spared_s` seconds, until `spare` changes that.
+        """
         mark = GUARDIAN.announce()
-        starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark))
+        if spared_s:
+            GUARDIAN.spare(mark, spared_s)
+        starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark, spared_s > 0))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -63,7 +73,12 @@ class ChildProcess:
 
     @classmethod
     async def _start(
-        cls, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, mark: str
+        cls,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        mark: str,
+        is_spared: bool,
     ) -> "ChildProcess":
         # If we are a child of another Portico, our children are its descendants too.
         marks = f"{os.environ[MARK]}:{mark}" if MARK in os.environ else mark
@@ -71,7 +86,7 @@ class ChildProcess:
         if COMPOSITIONS in os.environ:
             own[COMPOSITIONS] = os.environ[COMPOSITIONS]
         try:
-            spawned = await spawn(argv, {**env, **own}, cwd)
+            spawned = await spawn(argv, {**env, **own}, cwd, is_spared=is_spared)
         except (OSError, ValueError):
             GUARDIAN.forget(mark)
             raise
@@ -84,6 +99,10 @@ class ChildProcess:
             _wait_pid(spawned.pid)
             GUARDIAN.forget(mark)
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+
+    def spare(self, seconds: float) -> None:
+        """Let it outlive us for this long."""
+        GUARDIAN.spare(self.mark, seconds)
 
     async def find_descendants(self) -> bool:
         """Find all descendants outside the group, while their parents still run."""

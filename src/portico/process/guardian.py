@@ -47,6 +47,8 @@ class Guardian:
     def __init__(self) -> None:
         self.groups: dict[str, int] = {}
         """The group of each child, by its mark; 0 until it is known."""
+        self._spared: dict[str, int] = {}
+        """The seconds for which children may outlive us, by their marks."""
         self._state = threading.Condition()
         self._popen: subprocess.Popen[bytes] | None = None
         self.pipe = -1
@@ -70,7 +72,7 @@ class Guardian:
         with self._state:
             self.groups[mark] = 0
             if self._is_running:
-                self._send(f"+{mark} 0\n")
+                self._send(self._note(mark))
             else:
                 self._ensure_running()
         return mark
@@ -79,11 +81,22 @@ class Guardian:
         """Record the process group of the child with this mark."""
         with self._state:
             self.groups[mark] = group
-            self._send(f"+{mark} {group}\n")
+            self._send(self._note(mark))
+
+    def spare(self, mark: str, seconds: float) -> None:
+        """Let a child outlive us for this long."""
+        with self._state:
+            if mark in self.groups:
+                self._spared[mark] = int(seconds)
+                self._send(self._note(mark))
+
+    def _note(self, mark: str) -> str:
+        return f"+{mark} {self.groups[mark]} {self._spared.get(mark, 0)}\n"
 
     def forget(self, mark: str) -> None:
         """Forget a child that has ended with its group; its pid may be reused."""
         with self._state:
+            self._spared.pop(mark, None)
             if self.groups.pop(mark, None) is not None:
                 self._send(f"-{mark}\n")
 
@@ -175,7 +188,7 @@ class Guardian:
                 if ours is not None:
                     ours.close()
                 return None  # starting the child will fail with a better error
-        known = "".join(f"+{mark} {group}\n" for mark, group in self.groups.items())
+        known = "".join(map(self._note, self.groups))
         assert popen.stdin is not None
         pipe = popen.stdin.fileno()
         with contextlib.suppress(OSError):  # it has died already: the thread will notice
@@ -212,6 +225,7 @@ class Guardian:
     def _after_fork(self) -> None:
         self._state = threading.Condition()
         self.groups.clear()
+        self._spared.clear()
         self._thread, self._is_wanted, self._is_running = None, False, False
         self._drop(kill=False)
 

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    Known = dict[str, tuple[int, int | None]]
-    """By mark, a child's group and start time."""
+    Known = dict[str, tuple[int, int | None, int]]
+    """By mark, a child's group and start time, and the seconds for which it may outlive Portico."""
 
 _GRACE_S = 0.5
 _KILL_S = 1.0
 _POLL_S = 0.02
+_SPARED_POLL_S = 0.5
 _KILL, _TERM = 9, 15  # the signal module brings a megabyte of enums
 _CHUNK = 64 * 1024
 _FILES = 6
@@ -86,9 +87,10 @@ def _notes(channel: int, serve: Callable[[], bool] | None) -> Iterator[bytes]:
 
 
 def _record(known: Known, line: bytes) -> None:
-    mark, _, group = line[1:].decode().partition(" ")
+    mark, *numbers = line[1:].decode().split(" ")
     if line[:1] == b"+":
-        known[mark] = int(group), start_of(int(group))
+        group, spared_s = map(int, numbers)
+        known[mark] = group, start_of(group), spared_s
     elif line[:1] == b"-":
         known.pop(mark, None)
     elif line[:1] == b".":  # the first guardian has ended them all
@@ -153,20 +155,27 @@ class _Relay:
 
 
 def _end(known: Known) -> None:
-    # A leader with another start time has only reused the pid.
-    leaders = {group for group, start in known.values() if start_of(group) in {start, None}}
-    tree = ProcessTree(leaders - {0}, set(known))
-    if known and tree.find_descendants(ProcessTable([tree])):
+    """End all children: first those that may not outlive Portico."""
+    spared_s = 0
+    for longest_s in sorted({one[2] for one in known.values()}):
+        some = {mark: one for mark, one in known.items() if one[2] == longest_s}
+        # A leader with another start time has only reused the pid.
+        leaders = {group for group, start, _ in some.values() if start_of(group) in {start, None}}
+        tree = ProcessTree(leaders - {0}, set(some))
+        if not tree.find_descendants(ProcessTable([tree])):
+            continue
+        _until_gone(tree, 0, longest_s - spared_s, _SPARED_POLL_S)
+        spared_s = longest_s
         tree.signal(_TERM)
         _until_gone(tree, 0, _GRACE_S)
         _until_gone(tree, _KILL, _KILL_S)
 
 
-def _until_gone(tree: ProcessTree, number: int, within_s: float) -> None:
+def _until_gone(tree: ProcessTree, number: int, within_s: float, poll_s: float = _POLL_S) -> None:
     limit = time.monotonic() + within_s
-    while tree.find_descendants(ProcessTable([tree])) and time.monotonic() < limit:
+    while time.monotonic() < limit and tree.find_descendants(ProcessTable([tree])):
         tree.signal(number)
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
 
 
 # Starting children.
@@ -214,9 +223,10 @@ def _run_child(files: list[int], libc: Any, owner: int) -> None:
     code = errno.EINVAL
     try:
         os.write(answer, b"%d\n" % os.getpid())
-        programs, argv, env, cwd = marshal.loads(_read_all(what))
+        programs, argv, env, cwd, is_spared = marshal.loads(_read_all(what))
         os.setsid()
-        libc.prctl(_PDEATHSIG, _TERM, 0, 0, 0)
+        if not is_spared:
+            libc.prctl(_PDEATHSIG, _TERM, 0, 0, 0)
         if os.getppid() != owner:  # it died before it could be signalled
             os._exit(1)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())

@@ -59,7 +59,7 @@ class ProcessTable:
         for pid, (parent, group, session, start) in self.table.items():
             if start < since or group in leaders or session in leaders:
                 continue
-            marks, owner = _marks_of(pid)
+            marks, owner = marks_of(pid)
             for mark in marks:
                 self._marked.setdefault(mark, set()).add(pid)
                 # A Portico's own environment is unreadable.
@@ -122,7 +122,7 @@ def processes(since: int = 0) -> dict[int, tuple[int, int, int, int]]:
         before = known.get(pid)
         if before is not None and before[0] == inode and before[1] < since and pid != own:
             starts[pid] = before
-        elif stat := _stat(pid):
+        elif stat := stat_of(pid):
             starts[pid] = inode, stat[3]
             if stat[3] >= since or pid == own:
                 found[pid] = stat
@@ -148,15 +148,16 @@ def _pids() -> list[tuple[int, int]]:
 def start_of(pid: int) -> int | None:
     """Return a process's start by the kernel's clock; None if it is dead, or without /proc."""
     try:
-        stat = _stat(pid)
+        stat = stat_of(pid)
     except OSError:
         return None
     return stat[3] if stat else None
 
 
-def _stat(pid: int) -> tuple[int, int, int, int] | None:
+def stat_of(pid: int) -> tuple[int, int, int, int] | None:
+    """Return parent, group, session and start of a process; None if it is dead."""
     try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 20)
+        fields = read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 20)
         if fields[0] in {b"Z", b"X"}:  # dead, but not yet reaped
             return None
         return int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19])
@@ -168,12 +169,12 @@ def _stat(pid: int) -> tuple[int, int, int, int] | None:
         return None
 
 
-def _marks_of(pid: int) -> tuple[list[str], int]:
+def marks_of(pid: int) -> tuple[list[str], int]:
     """Return a process's marks; for a guardian, those of its Portico, and that process."""
     try:
-        variables = _read(f"/proc/{pid}/environ")
+        variables = read_proc(f"/proc/{pid}/environ")
         if not variables:
-            return _marks_of_guardian(_read(f"/proc/{pid}/cmdline"))
+            return _marks_of_guardian(read_proc(f"/proc/{pid}/cmdline"))
     except OSError:  # ended, or of another user, or unreadable for all
         return [], 0
     _, _, value = (b"\0" + variables).partition(f"\0{MARK}=".encode())
@@ -188,7 +189,8 @@ def _marks_of_guardian(cmdline: bytes) -> tuple[list[str], int]:
     return marks.split(":"), int(owner) if owner.isdigit() else 0
 
 
-def _read(path: str) -> bytes:
+def read_proc(path: str) -> bytes:
+    """Return the content of a file in /proc; raises OSError."""
     fd = os.open(path, os.O_RDONLY)  # a file object would take twice as long
     try:
         data = os.read(fd, _PAGE)

@@ -38,9 +38,12 @@ class Spawned(NamedTuple):
             pipe.close()
 
 
-async def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Spawned:
-    """Start a child; raise OSError or ValueError on failure."""
-    request = _encode_request(argv, env, cwd)
+async def spawn(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, is_spared: bool = False
+) -> Spawned:
+    """Start a child; raise OSError or ValueError on failure. The kernel does not end one that is
+    spared when we die."""
+    request = _encode_request(argv, env, cwd, is_spared)
     for _ in range(_TRIES):
         channel = GUARDIAN.channel
         if channel is None:
@@ -56,7 +59,9 @@ async def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) ->
     return _spawn_directly(argv, env, cwd)
 
 
-def _encode_request(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> bytes:
+def _encode_request(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, is_spared: bool
+) -> bytes:
     """Encode the request to the guardian, with the paths where the program may be."""
     program, folder = os.fsencode(argv[0]), os.fsencode(cwd or "")
     programs = [program]
@@ -68,7 +73,7 @@ def _encode_request(argv: Sequence[str], env: Mapping[str, str], cwd: str | None
         raise ValueError("embedded null byte")
     if any(not name or b"=" in name for name in variables):
         raise ValueError("illegal environment variable name")
-    return marshal.dumps((programs, words, variables, folder))
+    return marshal.dumps((programs, words, variables, folder, is_spared))
 
 
 async def _spawn_by_guardian(channel: socket.socket, request: bytes) -> Spawned | None:

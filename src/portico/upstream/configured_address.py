@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from portico.config.schema import ServerEntry
+from portico.process.install_commands import install_of, install_seconds
+from portico.upstream.handshake import HandshakeLimits
 
 if TYPE_CHECKING:
     from portico.wires.wire import Address
@@ -28,11 +30,21 @@ def address(server: ServerEntry, overheard: Callable[[str], None] | None = None)
     from portico.process.environment import clean
     from portico.wires.child_wire import Command
 
+    argv = (server.command, *server.args)
     return Command(
-        (server.command, *server.args),
+        argv,
+        install_s=install_seconds(argv, server.timeouts.install),
         title=server.name,
         env=dict(server.env),
         cwd=server.cwd,
         environment=clean(os.environ),
         overheard=overheard,
     )
+
+
+def configured_limits(server: ServerEntry) -> HandshakeLimits:
+    """Return the timeouts of a configured server."""
+    times = server.timeouts
+    argv = (server.command, *server.args) if server.command else ()
+    install = install_of(argv, times.install)
+    return HandshakeLimits(init_s=times.init, list_s=times.list, call_s=times.call, install=install)

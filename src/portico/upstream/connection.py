@@ -2,17 +2,19 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from portico.model.errors import McpError, TargetError
 from portico.model.session import Session
 from portico.protocol.codec import encode
 from portico.protocol.eras import is_level_enabled
-from portico.state.background import Background
+from portico.state.background import Background, first_of
 from portico.upstream.backoff import Backoff, CircuitBreaker
 from portico.upstream.caller import Caller
 from portico.upstream.connection_state import TABLE, ConnectionEvent, ConnectionState
 from portico.upstream.handshake import LEGACY_FIRST
+from portico.upstream.installs import INSTALLING, WAITING
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.session import UpstreamSession, Watcher
 from portico.upstream.subscription import keep_listening
@@ -45,6 +47,11 @@ class SessionObserver(Protocol):
         """A session has opened."""
         ...
 
+    @property
+    def is_listed(self) -> bool:
+        """True if a catalog of the upstream is known."""
+        ...
+
 
 class UpstreamConnection:
     """One connection to an upstream, shared by all clients or owned by one."""
@@ -74,6 +81,8 @@ class UpstreamConnection:
         self.substitute: UpstreamConnection | None = None
         """The connection that takes the subscriptions of this one, if this one is surplus."""
         self.starts = 0
+        self.install = ""
+        """`installing` while its command may install the server, `waiting to install` before."""
         self.era = policy.era
         """The era to try first."""
         self._breaker = breaker
@@ -129,8 +138,13 @@ class UpstreamConnection:
         if opening is None:
             opening = self._opening = asyncio.create_task(self._open())
             opening.add_done_callback(self._opening_done)
+        limits = self.policy.limits
         # A cancelled waiter must not cancel the task for the others.
-        await asyncio.wait({opening})
+        await asyncio.wait({opening}, timeout=None if limits.install is None else limits.init_s)
+        if not opening.done():
+            name = self.address.name
+            why = f"{name} is still being installed or started; try again in a minute"
+            raise TargetError(why, kind=INSTALLING, server=name)
         if opening.cancelled():  # by `close`, not by a waiter
             raise closed_error(self.address.name)
         return opening.result()
@@ -219,6 +233,9 @@ class UpstreamConnection:
     async def close(self) -> None:
         """End the session, and refuse to open another."""
         self._closed = True
+        if self._opening is not None and self.install == INSTALLING:
+            # An installer that is interrupted leaves damaged files, for others too.
+            await first_of(asyncio.wait({self._opening}), self.policy.installs.over.wait())
         for task in (self._opening, self._listening, self._reconnecting):
             if task is not None:
                 task.cancel()
@@ -235,8 +252,6 @@ class UpstreamConnection:
     async def _open(self) -> UpstreamSession:
         await self._wait_for_backoff()
         self._fire(ConnectionEvent.NEEDED)
-        self.starts += 1
-        self._observer.starting()
         session = UpstreamSession(self.address.name, self.owner, self._watcher, self.policy.may_ask)
         session.hides_tasks = self.policy.hides_tasks
         await self._handshake(session)
@@ -274,7 +289,9 @@ class UpstreamConnection:
             info = self.owner.info
         limits = self.policy.limits
         try:
-            async with asyncio.timeout(limits.init_s):
+            async with self._installing(), asyncio.timeout(limits.start_s):
+                self.starts += 1
+                self._observer.starting()
                 try:
                     await session.open(self.address, declared, info, limits, self.era)
                 except TargetError as error:
@@ -285,7 +302,7 @@ class UpstreamConnection:
                     await session.open(self.address, declared, info, limits, self.era)
         except TimeoutError as late:
             notes: list[str] = getattr(late.__cause__, "__notes__", [])
-            why = f"was not ready within {limits.init_s:g} s{quoted_stderr(''.join(notes))}"
+            why = f"was not ready within {limits.start_s:g} s{quoted_stderr(''.join(notes))}"
             self._start_failed(why)
             raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
         except Exception as error:  # bugs of our own too: the state must allow another attempt
@@ -294,6 +311,23 @@ class UpstreamConnection:
         except asyncio.CancelledError:
             self._fire(ConnectionEvent.CLOSED)
             raise
+
+    @contextlib.asynccontextmanager
+    async def _installing(self) -> AsyncGenerator[None, None]:
+        """Wait for the turn of an installer, unless the server is probably installed."""
+        install = self.policy.limits.install
+        if install is None:
+            yield
+            return
+        installs = self.policy.installs
+        turn = contextlib.nullcontext() if self._observer.is_listed else None
+        self.install = WAITING
+        try:
+            async with turn or installs.turn(install.package):
+                self.install = INSTALLING
+                yield
+        finally:
+            self.install = ""
 
     def _opening_done(self, opening: "asyncio.Task[UpstreamSession]") -> None:
         self._opening = None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -15,13 +15,17 @@ from portico.model.errors import (
     TargetError,
 )
 from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
+from portico.process.install_commands import Install
 from portico.protocol.codec import encode
 from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, VERSION_KEY
 from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, OnNotification, Serve
 from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import HttpError, one_line
-from portico.wires.wire import Address, Wire
+from portico.wires.wire import Address, ChildWork, Wire, quoted_stderr
+
+if TYPE_CHECKING:
+    from portico.process.process_work import ProcessWork
 
 LEGACY_FIRST = "legacy-first"
 """An era beside `modern`, `legacy` and `auto`: tries both like `auto`, but legacy first."""
@@ -29,6 +33,11 @@ _UNREACHABLE_KINDS = ("start", "network", "timeout", "exited")
 """Failures that do not depend on the era."""
 _UNSUPPORTED_STATUSES = (400, 404, 405)
 """The statuses that a server of the old transport returns to a POST (backward compatibility)."""
+QUIET_S = 90.0
+"""An installer that has done nothing for this long hangs. npm pauses for up to 60 s: before it
+tries a download again, and for the lock of another npm that was killed."""
+_LOOK_S = 5.0
+"""How often to look whether an installer works."""
 
 
 class HandshakeLimits(Struct, frozen=True):
@@ -37,9 +46,16 @@ class HandshakeLimits(Struct, frozen=True):
     probe_s: float = 3.0
     """How long a server may take to answer the probe before the legacy handshake starts too."""
     init_s: float = 30.0
+    install: Install | None = None
+    """Set for a command that installs its server first: then `init_s` does not apply."""
     list_s: float = 30.0
     call_s: float = 120.0
     """Restarted by each progress notification."""
+
+    @property
+    def start_s(self) -> float:
+        """How long the whole start may take."""
+        return self.init_s if self.install is None else max(self.init_s, self.install.within_s)
 
 
 class Introduction(Struct, frozen=True):
@@ -103,6 +119,35 @@ class _HandshakeAttempt:
 
     async def open(self) -> tuple[Exchange, Introduction]:
         """Return the exchange over the first wire on which the handshake succeeds."""
+        if self._limits.install is None:
+            return await self._open()
+        try:
+            async with asyncio.timeout(QUIET_S) as limit:
+                watching = asyncio.create_task(self._watch(limit))
+                try:
+                    return await self._open()
+                finally:
+                    watching.cancel()
+        except TimeoutError as late:
+            if not limit.expired():
+                raise
+            notes: list[str] = getattr(late.__cause__, "__notes__", [])
+            why = f"has done nothing for {QUIET_S:g} s{quoted_stderr(''.join(notes))}"
+            raise self._protocol_error(why, "timeout") from None
+
+    async def _watch(self, limit: asyncio.Timeout) -> None:
+        """Put off the limit as long as the installer works."""
+        loop = asyncio.get_running_loop()
+        known: ProcessWork | None = None
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            wire: object = None if self._exchange is None else self._exchange.wire
+            work = await wire.child_work() if isinstance(wire, ChildWork) else None
+            if work is None or known is None or work.differs(known):
+                known = work
+                limit.reschedule(loop.time() + QUIET_S)
+
+    async def _open(self) -> tuple[Exchange, Introduction]:
         era = self._hello.era
         try:
             exchange = await self._connect(self._address.wire())
@@ -226,7 +271,7 @@ class _HandshakeAttempt:
             exchange.next_id(),
             method,
             encode({"_meta": meta}),
-            timeout=self._limits.init_s,
+            timeout=self._limits.start_s,
             headers=request_headers(method, {}, version) if exchange.wire.has_headers else {},
             cancellable=False,
         )
@@ -269,7 +314,7 @@ class _HandshakeAttempt:
             exchange.next_id(),
             "initialize",
             encode(params),
-            timeout=self._limits.init_s,
+            timeout=self._limits.start_s,
             cancellable=False,  # initialize must not be cancelled (2025-11-25, cancellation)
         )
         try:

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from portico.upstream.backoff import BackoffLimits
 from portico.upstream.handshake import HandshakeLimits
+from portico.upstream.installs import Installs
 
 
 class UpstreamPolicy(Struct, frozen=True):
@@ -29,6 +30,8 @@ class UpstreamPolicy(Struct, frozen=True):
     prefers_modern: bool = False
     """True uses the modern era with a process that supports it, whatever its first client."""
     backoff: BackoffLimits = BackoffLimits()
+    installs: Installs = field(default_factory=Installs)
+    """The turns of installers, which all upstreams of a gateway share."""
     suspended_s: float = 600.0
     """How long a suspended call waits for a modern client's answers."""
     max_suspended: int = 100

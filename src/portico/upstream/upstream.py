@@ -28,6 +28,7 @@ from portico.upstream.catalog_views import CatalogView, CatalogViews, Memory
 from portico.upstream.connection import UpstreamConnection
 from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
 from portico.upstream.direct_call import as_mcp_error
+from portico.upstream.installs import INSTALLING
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import Relay
 from portico.upstream.rpc_error import ServerError
@@ -136,6 +137,8 @@ class Upstream:
             is_trial = self._breaker.check()
             try:
                 view = await self._open_and_fetch(request, context)
+                while view is None:  # an installer may take minutes: the client decides how many
+                    view = await self._open_and_fetch(request, context)
             finally:
                 if is_trial:
                     self._breaker.cancel_trial()
@@ -150,9 +153,15 @@ class Upstream:
             caller = self._callers.of(request, context)
             self._background.start(self._warm(caller, request.version.modern))
 
-    async def _open_and_fetch(self, request: Request, context: Context) -> CatalogView:
+    async def _open_and_fetch(self, request: Request, context: Context) -> CatalogView | None:
+        """Return the fetched view; None while the upstream is being installed."""
         caller = self._callers.of(request, context)
-        connection = await self._pool.begin_call(caller, request.version.modern)
+        try:
+            connection = await self._pool.begin_call(caller, request.version.modern)
+        except TargetError as error:
+            if error.kind == INSTALLING:
+                return None
+            raise
         answered = False
         try:
             session = await connection.session()
@@ -348,6 +357,12 @@ class Upstream:
 
     # Events of its connections.
 
+    @property
+    def is_listed(self) -> bool:
+        """True if a catalog is known, of any kind of client."""
+        self.offered()  # reads those from memory
+        return any(view.catalog is not None for view in self._views)
+
     def starting(self) -> None:
         """Count a session that is about to open."""
         self.starts += 1
@@ -393,8 +408,21 @@ class Upstream:
             connection.busy or connection.has_tasks for connection in self._pool
         )
 
+    @property
+    def is_installing(self) -> bool:
+        """True while its installer runs, and until its first lists are fetched after that."""
+        if self.policy.limits.install is None:
+            return False
+        is_listed = self.is_listed
+        return any(
+            connection.install == INSTALLING
+            or (not is_listed and connection.busy and connection.open_session is not None)
+            for connection in self._pool
+        )
+
     def status(self) -> dict[str, Any]:
         """Return the state for `portico status`."""
+        is_listed = self.is_listed
         return {
             "server": self.name,
             "breaker": "open" if self._breaker.is_open else "closed",
@@ -402,7 +430,7 @@ class Upstream:
             "starts": self.starts,
             "connections": [
                 {
-                    "state": str(connection.state),
+                    "state": (not is_listed and connection.install) or str(connection.state),
                     "busy": connection.busy,
                     "starts": connection.starts,
                     "shared": connection.owner is None,

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from portico.model.version import Version
 from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.process.environment import DOOR_TOKEN, secrets
+from portico.process.process_work import ProcessWork, work_of
 from portico.process.stderr_lines import StderrLines
 from portico.process.stderr_tail import StderrTail
 from portico.protocol.line_reader import CR, LF, LineReader, one_line
@@ -49,6 +51,8 @@ class Command(Struct, frozen=True):
     max_line: int = MAX_MESSAGE
     overheard: Callable[[str], None] | None = None
     """Receives each line of its stderr, redacted; without it, only the last lines are kept."""
+    install_s: float = 0.0
+    """How long it may outlive a Portico that is killed, unless it has answered by then."""
     stdin_grace_s: float = 2.0
     """How long it may take to exit after its input is closed."""
     term_grace_s: float = 1.0
@@ -111,7 +115,9 @@ class ChildWire(Wire):
         variables = command.variables
         self.stderr_tail = StderrTail(secrets=[*command.env.values(), *secrets(variables)])
         try:
-            process = await ChildProcess.start(command.argv, variables, command.cwd)
+            process = await ChildProcess.start(
+                command.argv, variables, command.cwd, spared_s=command.install_s
+            )
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(start_problem(command, error), "start").error() from None
         self.process = process
@@ -210,6 +216,20 @@ class ChildWire(Wire):
         self._report_lost(*exit_reason(process.returncode, out.ended.is_set()))
         if await process.find_descendants():
             process.signal(signal.SIGKILL)
+
+    def settle(self, version: Version) -> None:
+        """End it with Portico from now on: it is installed."""
+        if self.process is not None and self._command.install_s:
+            self.process.spare(0)
+
+    async def child_work(self) -> ProcessWork | None:
+        """Return what the child and its descendants have done so far."""
+        if self.process is None:
+            return None
+        try:
+            return await asyncio.to_thread(work_of, self.process.pid)
+        except RuntimeError:  # no thread can be started
+            return None
 
     def last_output(self) -> str:
         """Return the last lines of the child's stderr."""

@@ -5,12 +5,15 @@ the timeouts, the same over every wire.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from portico.model.errors import TargetError
 from portico.model.version import Version
+
+if TYPE_CHECKING:
+    from portico.process.process_work import ProcessWork
 
 MAX_MESSAGE = 16 * 1024 * 1024
 """The longest message that is accepted from an upstream, in bytes."""
@@ -144,6 +147,15 @@ class Wire(Protocol):
 
     async def close(self) -> None:
         """Close the connection in order, and end the processes it started."""
+        ...
+
+
+@runtime_checkable
+class ChildWork(Protocol):
+    """A wire to a child process whose work can be seen."""
+
+    async def child_work(self) -> "ProcessWork | None":
+        """Return what the child and its descendants have done so far; None if unknown."""
         ...
 
 
