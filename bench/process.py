@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -99,8 +100,7 @@ class Process:
 
     def memory(self) -> Memory:
         """The memory of the process and its descendants."""
-        found = [_memory(pid) for pid in self._tree()]
-        return Memory(sum(m.rss for m in found), sum(m.pss for m in found))
+        return memory_of(self._tree())
 
     def everyone(self) -> list[int]:
         """The process and all that descend from it, and so for the owner of a window's gateway."""
@@ -126,16 +126,28 @@ class Process:
         self._log.close()
 
     def _tree(self) -> list[int]:
-        pids = [self.popen.pid, *self._owner()]
-        for pid in pids:  # grows while it is walked
-            for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                pids += map(int, task.read_text(encoding="ascii").split())
-        return pids
+        return tree_of([self.popen.pid, *self._owner()])
 
     def _owner(self) -> list[int]:
         """The process that has the gateway, which no window descends from."""
         found = [int(path.stem) for path in self._control.glob("*.sock")] if self._has_owner else []
         return [pid for pid in found if Path(f"/proc/{pid}").exists()]
+
+
+def tree_of(pids: Sequence[int]) -> list[int]:
+    """These processes and all that descend from them."""
+    found = list(pids)
+    for pid in found:  # grows while it is walked
+        with suppress(OSError):  # it has ended meanwhile
+            for task in Path(f"/proc/{pid}/task").glob("*/children"):
+                found += map(int, task.read_text(encoding="ascii").split())
+    return found
+
+
+def memory_of(pids: Sequence[int]) -> Memory:
+    """The memory of these processes together."""
+    found = [_memory(pid) for pid in pids]
+    return Memory(sum(m.rss for m in found), sum(m.pss for m in found))
 
 
 def _clock(pid: int) -> float:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
+from portico.config.paths import working_folder
 from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
 from portico.state.report import report
@@ -129,7 +130,7 @@ def app_stdio(make: AppFactory, *, out: int | None = None, drain_s: float = DRAI
             drain_s=drain_s,
             stop=app.stop,
             running=app.running(),
-            folder=_working_folder(),
+            folder=working_folder(),
         )
         if is_complete and app.failure is not None:
             report(app.failure.message)
@@ -206,7 +207,9 @@ def gateway_stdio(
     from portico.windows.window import serve_shared
 
     try:
-        shared = _shared(serve_options, drain_s, alone, folder=_working_folder())
+        folder = working_folder()
+        # Servers that need a folder that has no name can run beside this window only.
+        shared = _shared(serve_options, drain_s, alone or not folder, folder=folder)
         served = _run_pipes(serve_shared(shared, out=out))
     except PorticoError as error:
         from portico.transport.refusal import refuse_client
@@ -279,16 +282,6 @@ def _shared(
         preferences={"expose": serve_options.expose, "folder": folder},
         drain_s=drain_s,
     )
-
-
-def _working_folder() -> str:
-    """Return the folder of this process; empty if it was deleted, or if its name is not text."""
-    try:
-        folder = os.getcwd()
-        folder.encode()
-    except (FileNotFoundError, UnicodeEncodeError):
-        return ""
-    return folder
 
 
 def _owners_log() -> str:

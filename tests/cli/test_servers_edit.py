@@ -115,21 +115,34 @@ def test_a_command_needs_no_dashes_before_it_and_its_options_are_its_own(
     assert (found["b"].command, found["b"].args, found["b"].tags) == ("uvx", ("y",), ("u",))
 
 
-def test_a_file_that_is_only_found_from_here_is_pointed_out(
+def test_a_file_that_is_here_is_stored_with_its_whole_path_and_a_folder_as_it_is_given(
     config: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    here = str(tmp_path / "weather.py")
     (tmp_path / "weather.py").write_text("")
-    assert main(["servers", "add", "a", "--", "portico", "run", "weather.py"]) == 0
-    said = "portico: weather.py is relative to the directory in which the gateway starts; "
-    assert capsys.readouterr().err.startswith(said)
-    assert main(["servers", "add", "b", "--cwd", ".", "--", "portico", "run", "weather.py"]) == 0
-    assert main(["servers", "add", "c", "--", "x", str(tmp_path / "weather.py"), "nowhere"]) == 0
-    assert main(["servers", "add", "d", "http://127.0.0.1/mcp"]) == 0
+    (tmp_path / "plain").write_text("")
+    add = ["servers", "add"]
+    assert main([*add, "a", "./weather.py"]) == 0
+    assert main([*add, "b", "--", "portico", "run", "weather.py:app", "nowhere.py", "plain"]) == 0
+    assert main([*add, "c", "--cwd", ".", "--", "portico", "run", "weather.py"]) == 0
+    assert main([*add, "d", "--", "x", here, "--file=weather.py", "~/weather.py"]) == 0
+    assert main([*add, "e", "http://127.0.0.1/mcp"]) == 0
     assert capsys.readouterr().err == ""
+    assert main([*add, "f", "--", "npx", "-y", "filesystem", "."]) == 0
+    said = capsys.readouterr().err
+    assert (
+        said == "portico: . is a path in the folder of each window; for this one, give all of it\n"
+    )
+    stored = {one.name: (one.command, *one.args) for one in read(config).servers.values()}
+    assert stored["a"] == (here,)
+    assert stored["b"] == ("portico", "run", f"{here}:app", "nowhere.py", "plain")
+    assert stored["c"] == ("portico", "run", "weather.py")
+    assert stored["d"] == ("x", here, "--file=weather.py", "~/weather.py")
+    assert stored["f"] == ("npx", "-y", "filesystem", ".")
 
 
 def test_a_url_is_added_switched_on_and_removed(

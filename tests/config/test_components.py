@@ -73,7 +73,7 @@ def test_a_component_has_a_path_or_a_command_and_the_options_of_a_server(tmp_pat
     calc, notes, files, split, off = config.components.values()
     assert calc.path == str(tmp_path / "tools/calc.py:server")
     assert calc.files == (str(tmp_path / "tools/calc.py"),)
-    assert (calc.env, calc.cwd) == ({"KEY": "a 'b"}, str(tmp_path / "work"))
+    assert (calc.env, calc.cwd) == ({"KEY": "a 'b"}, "work")
     assert (calc.title, calc.description, calc.tags) == ("Calculator", "Adds numbers", ("maths",))
     assert (calc.tools, calc.timeouts) == (ToolFilter(allow=("add",)), Timeouts(init=5))
     assert (calc.instances, calc.sharing, calc.may_ask) == (2, "per-client", False)

@@ -115,7 +115,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     github, linear, off = found.servers.values()
     assert (github.command, github.args) == ("npx", ("-y", "server-github"))
     assert github.env == {"TOKEN": "s3cret"}
-    assert github.cwd == str(tmp_path / "work")
+    assert (github.cwd, github.folder) == ("work", "auto")
     assert github.timeouts == Timeouts(call=10.0, idle=0.0)
     assert (github.instances, github.sharing, github.era) == (2, "per-client", "legacy")
     assert (linear.max_connections, github.max_connections) == (9, 128)
@@ -387,3 +387,42 @@ def test_the_default_file_is_in_the_config_folder(
     monkeypatch.delenv("PORTICO_HOME")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert config_file() == str(tmp_path / "portico" / "portico.toml")
+
+
+@pytest.mark.parametrize(
+    ("keys", "cwd", "placed"),
+    [
+        ('command = "x"', None, "/window"),
+        ('command = "./x"\ncwd = "."', ".", "/window"),
+        ('command = "x"\ncwd = "a/../b"', "b", "/window/b"),
+        ('command = "x"\ncwd = "${PLACE}"', "there", "/window/there"),
+        ('command = "x"\nargs = ["."]\ncwd = "/fixed/"', "/fixed", "/fixed"),
+        ('command = "x"\ncwd = "~/fixed"', "HOME/fixed", "HOME/fixed"),
+        ('command = "x"\nargs = ["."]\nfolder = "any"', "CONFIG", "CONFIG"),
+        ('command = "x"\ncwd = "sub"\nfolder = "any"', "CONFIG/sub", "CONFIG/sub"),
+        ('url = "http://127.0.0.1/mcp"\nfolder = "any"', None, None),
+        ('url = "http://127.0.0.1/mcp"', None, None),
+    ],
+)
+def test_a_server_runs_in_the_folder_of_a_window_unless_the_config_gives_one(
+    keys: str, cwd: str | None, placed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+
+    def full(path: str | None) -> str | None:
+        return path and path.replace("HOME", "/home/me").replace("CONFIG", str(tmp_path))
+
+    path = tmp_path / "portico.toml"
+    path.write_text(f"[servers.a]\n{keys}\n")
+    entry = read(str(path), environ={"PLACE": "there"}).servers["a"]
+    assert entry.cwd == full(cwd)
+    assert entry.placed_in("/window").cwd == full(placed)
+    assert entry.placed_in("").cwd == entry.cwd
+    assert entry.is_per_folder == (placed is not None and placed.startswith("/window"))
+
+
+def test_a_folder_is_for_any_window_or_decided_by_portico(tmp_path: Path) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text('[servers.a]\ncommand = "x"\nfolder = "/tmp"\n')
+    with pytest.raises(ConfigError, match="folder"):
+        read(str(path), environ={})

@@ -171,7 +171,11 @@ class Places:
     def __init__(self, url: str = "http://127.0.0.1:1/mcp", path: str = "/run/1.sock") -> None:
         self.url = url
         self.control_socket = path
-        self.full_endpoint = desk().endpoint()
+        self.asked_for: list[str] = []
+
+    def full_endpoint(self, folder: str) -> Endpoint:
+        self.asked_for.append(folder)
+        return desk().endpoint()
 
 
 async def working(store: TaskStore, principal: str = "local") -> Work:
@@ -213,6 +217,17 @@ async def test_a_token_finds_its_own_task_until_the_end() -> None:
     await first.end()
     assert access.find(token_of(first)) is None
     assert access.find(token_of(second)) is second.endpoint
+    await store.close()
+
+
+async def test_an_agent_has_the_servers_of_the_folder_of_its_task_until_it_ends() -> None:
+    store, places = tasks_in_memory(), Places()
+    access = AgentAccess(places, lambda: store)
+    made = await granted(access, await working(store), agent(tools=("*",)))
+    assert made is not None
+    assert places.asked_for == access.folders == ["/work"]
+    await made.end()
+    assert access.folders == []
     await store.close()
 
 

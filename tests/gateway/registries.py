@@ -161,6 +161,7 @@ async def registry(
         on_stderr=lambda server, line: None,
         address_of=world.address,
         gateway=more.pop("id", ""),
+        folder=more.pop("home", ""),
         history=more.pop("history", no_history),
     )
     registry = Registry(

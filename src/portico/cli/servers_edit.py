@@ -3,9 +3,8 @@
 import argparse
 import os
 import re
-import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from portico.config.entry import read_server
 from portico.config.expand import Sources, is_reference
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
+from portico.config.schema import file_of
 from portico.config.values import check_url
 from portico.console.render import Screen
 from portico.console.usage import URLS
@@ -51,11 +51,20 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _relative_word(options: argparse.Namespace) -> str:
-    """The first word of a command that is a path relative to the working directory; else empty."""
-    words = [] if options.cwd or len(options.words) > 1 else options.target
-    near = (word for word in words if not word.startswith(("/", "~", "$", "-")))
-    return next((word for word in near if os.path.exists(word) and not shutil.which(word)), "")
+def _command(options: argparse.Namespace) -> list[str]:
+    """The words of the command to write. A file that is here gets its absolute path, so that every
+    window finds it; a folder does not, since each window has its own."""
+    return [
+        os.path.abspath(word) if _is_relative(options, word, os.path.isfile) else word
+        for word in options.target
+    ]
+
+
+def _is_relative(options: argparse.Namespace, word: str, is_there: Callable[[str], bool]) -> bool:
+    """True if a word is a path that is only there from the working directory."""
+    if options.cwd or word.startswith(("/", "~", "$", "-")) or not {".", "/"} & set(word):
+        return False
+    return is_there(file_of(word))
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
@@ -63,7 +72,8 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
     if options.target[0].startswith(URLS) and len(options.words) > 1:
         entry: dict[str, Any] = {"url": options.target[0]}
     else:
-        entry = {"command": options.target[0], "args": options.target[1:]}
+        command, *args = _command(options)
+        entry = {"command": command, "args": args}
     entry["env"] = {
         key: f"${{{key}}}" if _is_referenced(key, value) else value for key, value in options.env
     }
@@ -102,11 +112,9 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
                 f"the config now contains the value of {name}; to keep it out, use a reference in "
                 f"single quotes: --header '{name}: ${{NAME}}'"
             )
-    if here := _relative_word(options):
-        yield (
-            f"{here} is relative to the directory in which the gateway starts; "
-            "use an absolute path, or add `--cwd .`"
-        )
+    for word in options.target if len(options.words) == 1 else ():
+        if _is_relative(options, word, os.path.isdir):
+            yield f"{word} is a path in the folder of each window; for this one, give all of it"
 
 
 def _remedy(key: str, value: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from portico import __version__
 from portico.console.render import Screen, clean
-from portico.console.running import RunningPortico, list_porticos
+from portico.console.running import RunningPortico, in_folders, list_porticos
 from portico.console.tables import aligned, duration, on_one_line, shortened
 from portico.console.usage import Parser
 
@@ -85,9 +85,10 @@ def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
             yield from (f"    {line}" for line in portico.rejected.splitlines())
         for warning in portico.status.get("warnings") or ():
             yield f"  warning: {on_one_line(str(warning))}"
-        rows = [_row(server) for server in portico.servers]
-        if rows:
-            yield from aligned(_with_kinds([_HEAD, *rows], portico.servers))
+        processes = [one for server in portico.servers for one in in_folders(server)]
+        if processes:
+            rows = [_HEAD, *(_row(server) for server in processes)]
+            yield from aligned(_with_folders(_with_kinds(rows, processes), processes))
             yield from _notices(portico.servers)
         elif portico.error:
             yield f"  {portico.error}"
@@ -125,6 +126,17 @@ def _with_kinds(
     if set(kinds) <= {"server", "-"}:
         return rows
     return [(row[0], kind, *row[1:]) for row, kind in zip(rows, ["kind", *kinds], strict=True)]
+
+
+def _with_folders(
+    rows: list[tuple[str, ...]], servers: list[dict[str, Any]]
+) -> list[tuple[str, ...]]:
+    """The rows, with a column of the folders that processes run in, if there are any."""
+    folders = [str(server.get("folder") or "-") for server in servers]
+    if set(folders) <= {"-"}:
+        return rows
+    placed = zip(rows, ["folder", *folders], strict=True)
+    return [(*row[:-1], folder, row[-1]) for row, folder in placed]
 
 
 def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:

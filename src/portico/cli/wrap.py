@@ -169,6 +169,8 @@ def options_of(
     component: "Component", door: DoorOptions, links: "tuple[Link, ...]"
 ) -> "WrapOptions":
     """Return the options that wrap a component: a command, a URL or an alias of either."""
+    from portico.config.paths import working_folder
+
     options = _Options()
     options.target = [component.url] if component.url else list(component.argv)
     options.http, options.name = door.http, door.name
@@ -176,7 +178,7 @@ def options_of(
     if entry is not None:
         options.clean_env = not entry.url
         options.env, options.header = list(entry.env.items()), list(entry.headers.items())
-        options.cwd = entry.cwd
+        options.cwd = entry.placed_in(working_folder()).cwd
         times = entry.timeouts
         options.init_timeout, options.list_timeout = times.init, times.list
         options.install_timeout = times.install

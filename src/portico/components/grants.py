@@ -55,7 +55,7 @@ def grants_of(
     passed.pop(DOOR_TOKEN, None)
     return Grants(
         "own",
-        (entry.cwd if entry is not None else None) or folder,
+        folder if entry is None else entry.placed_in(folder).cwd or folder,
         tuple(sorted({*passed, *given})),
         is_reduced=entry is not None,
         added=tuple(given),

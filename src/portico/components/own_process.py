@@ -35,6 +35,7 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
         args=tuple(args),
         env=entry.env,
         cwd=entry.cwd,
+        folder=entry.folder,
         enabled=entry.enabled,
         title=entry.title,
         description=entry.description,

@@ -96,6 +96,8 @@ def _entry(
         found["problem"] = reading.expanded()
     elif found.get("enabled", True):
         found["problem"] = "its variables and secrets were not read"
+    if found.get("cwd"):
+        found["cwd"] = sources.path(found["cwd"])
     if os.sep in found.get("command", ""):
         # Never relative to the folder of a task, whose files are not the user's choice.
         found["command"] = sources.path(found["command"])

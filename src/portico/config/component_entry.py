@@ -20,7 +20,9 @@ from portico.config.values import read_table
 
 _OF_COMMAND = ("args",)
 _OF_PATH = ("handlers", "in_process")
-_OF_PROCESS = ("env", "cwd", "instances", "sharing", "may_ask", "max_in_flight", "max_tools")
+_OF_PROCESS = (
+    *("env", "cwd", "folder", "instances", "sharing", "may_ask", "max_in_flight", "max_tools"),
+)
 """Keys that only a component in its own process has."""
 
 

@@ -99,8 +99,10 @@ class EntryReader(Struct):
                 found[key] = self.one(self.key(key), found[key], may_be_reference=key == "url")
         if found.get("command", "").startswith("~"):
             found["command"] = os.path.expanduser(found["command"])
-        if found.get("cwd"):
-            found["cwd"] = self.sources.path(found["cwd"])
+        if found.get("folder") == "any" and "url" not in found:
+            found["cwd"] = self.sources.path(found.get("cwd", ""))
+        elif found.get("cwd"):  # a relative one starts at the folder of the window
+            found["cwd"] = os.path.normpath(os.path.expanduser(found["cwd"]))
         if found.get("url"):
             check_url(self.report, self.key("url"), found["url"])
         if "args" in found:

@@ -41,6 +41,16 @@ def cache_folder() -> str:
     return _folder("cache", "XDG_CACHE_HOME", ".cache")
 
 
+def working_folder() -> str:
+    """Return the folder of this process; empty if it was deleted, or if its name is not text."""
+    try:
+        folder = os.getcwd()
+        folder.encode()
+    except (FileNotFoundError, UnicodeEncodeError):
+        return ""
+    return folder
+
+
 def _folder(kind: str, variable: str, default: str) -> str:
     home = os.environ.get("PORTICO_HOME")
     if home:

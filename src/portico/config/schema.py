@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from portico.config.values import (
     Reader,
@@ -96,6 +97,8 @@ class _MemberEntry(Struct, frozen=True, kw_only=True):
     args: Annotated[tuple[str, ...], texts] = ()
     env: Annotated[Mapping[str, str], pairs] = field(default_factory=dict)
     cwd: Annotated[str | None, non_empty] = None
+    folder: Annotated[str, choice("auto", "any")] = "auto"
+    """`any` if the folder that it runs in does not matter, so that all windows can share it."""
     enabled: Annotated[bool, flag] = True
     title: Annotated[str, text] = ""
     description: Annotated[str, text] = ""
@@ -117,6 +120,11 @@ class _MemberEntry(Struct, frozen=True, kw_only=True):
     """Why it cannot be started: its file, or a reference that cannot be resolved. Empty if it can.
     """
 
+    @property
+    def is_per_folder(self) -> bool:
+        """True if it runs in the folder of the window that uses it: once for each folder."""
+        return self.folder == "auto" and not os.path.isabs(self.cwd or "")
+
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         # Arguments, variables, headers and URLs hold secrets.
         return [("name", self.name)]
@@ -133,6 +141,17 @@ class ServerEntry(_MemberEntry, frozen=True, kw_only=True):
     max_connections: Annotated[int, integer(1)] = 128
     """Connections to a URL with a request in progress."""
     auth: Annotated[Mapping[str, Any], any_table] = field(default_factory=dict)
+
+    @property
+    def is_per_folder(self) -> bool:
+        """True if it runs in the folder of the window that uses it; a URL runs nowhere here."""
+        return not self.url and super().is_per_folder
+
+    def placed_in(self, folder: str) -> "ServerEntry":
+        """Return the entry for a process in this folder; an empty one is our own."""
+        if not folder or not self.is_per_folder:
+            return self
+        return replace(self, cwd=os.path.normpath(os.path.join(folder, self.cwd or "")))
 
     def __repr__(self) -> str:
         return f"Server({self.name!r}, {'a URL' if self.url else 'a command'})"

@@ -83,6 +83,13 @@ _OF_PROCESS = ("ok", "pid", "coroutines", "url")
 """Keys of a status that are not about its server."""
 
 
+def in_folders(server: dict[str, Any]) -> list[dict[str, Any]]:
+    """A server, and its processes in the folders of windows."""
+    placed = server.get("folders")
+    name = {"server": server.get("server"), "kind": server.get("kind")}
+    return [server, *({**name, **one} for one in (placed if isinstance(placed, list) else ()))]
+
+
 def running_statuses() -> list[tuple[str, dict[str, Any]]]:
     """Each running Portico's socket and status, which always has `ok` and `pid`."""
     folder = control_folder()

@@ -58,9 +58,8 @@ class AccessGateway(Protocol):
     control_socket: str
     """The path of its control socket; empty if it has none."""
 
-    @property
-    def full_endpoint(self) -> Endpoint:
-        """The endpoint that lists all tools."""
+    def full_endpoint(self, folder: str) -> Endpoint:
+        """Return the endpoint that lists all tools, for clients in a folder."""
         ...
 
 
@@ -115,7 +114,7 @@ class AgentAccess:
             await work.record(_NO_ROUTE)
             return None
         endpoint = GrantedEndpoint(
-            self._gateway.full_endpoint,
+            self._gateway.full_endpoint(folder),
             agent_principal(work.id),
             entry.tools,
             delegates=left > 0,
@@ -137,6 +136,11 @@ class AgentAccess:
         token = token.encode("ascii", "replace").decode()
         known = self._by_digest.get(_digest(token))
         return known[1] if known is not None and compare_digest(known[0], token) else None
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the tasks whose agents have access now."""
+        return [grant.task.folder for grant in self._by_principal.values()]
 
     def parent(self, principal: str) -> ParentTask | None:
         """Return the task whose agent has this principal; None if it is not that of an agent."""

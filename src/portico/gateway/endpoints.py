@@ -26,12 +26,17 @@ if TYPE_CHECKING:
     from portico.providers.lazy_task_link import LazyTaskLink
     from portico.providers.task_host import TaskHost
 
+IN_FOLDER = "@"
+"""Precedes the folder of its clients in the name of an endpoint."""
+
 
 class EndpointRegistry(SearchableRegistry, Protocol):
     """The registry behind the endpoints."""
 
     searches: bool
     report_failure: Report
+    folder: str
+    """The folder of its clients, and of those that have none of their own; empty if unknown."""
 
     def identity(self) -> Identity:
         """Return the identity that clients see."""
@@ -61,8 +66,6 @@ class GatewayEndpoints:
         self._registry = registry
         self._record_call = record_call
         self._tasks = tasks
-        if tasks is not None:
-            tasks.serve(registry, self._endpoint_for_tasks)
         self._endpoints: dict[tuple[str, bool], tuple[Exposure, ChainEndpoint]] = {}
         self._routers: dict[ChainEndpoint, Router] = {}
         self._server_endpoints: dict[str, tuple[Member, ChainEndpoint]] = {}
@@ -127,7 +130,13 @@ class GatewayEndpoints:
             return None
         from portico.gateway.gateway_tasks import MemberTaskPolicy
 
-        return self._tasks.link(f"server:{member.name}", MemberTaskPolicy(self._registry, member))
+        at = self._in_folder(f"server:{member.name}")
+        return self._tasks.link(at, MemberTaskPolicy(self._registry, member))
+
+    def _in_folder(self, at: str) -> str:
+        """Return the name of an endpoint with its folder: the next gateway may have another one."""
+        folder = self._registry.folder
+        return f"{at}{IN_FOLDER}{folder}" if folder else at
 
     def _merged_tasks(self, exposure: Exposure, at: str) -> "LazyTaskLink | None":
         if self._tasks is None:
@@ -139,7 +148,7 @@ class GatewayEndpoints:
         )
         return self._tasks.link(at, policy)
 
-    def _endpoint_for_tasks(self, at: str) -> object:
+    def endpoint_for_tasks(self, at: str) -> object:
         """Create the endpoint of a task that another process stored; None if there is none."""
         kind, _, name = at.partition(":")
         if kind == "server":
@@ -215,7 +224,8 @@ class GatewayEndpoints:
         router = Router(self._registry, exposure, metatools, self._record_call)
         observe = observing(router.record)
         providers: list[Provider] = [router] if metatools is None else [router, metatools]
-        tasks = self._merged_tasks(exposure, f"{'search' if searches else 'all'}:{group or ''}")
+        at = f"{'search' if searches else 'all'}:{group or ''}"
+        tasks = self._merged_tasks(exposure, self._in_folder(at))
         if tasks is not None and metatools is not None:
             from portico.providers.task_tools import TaskTools
 

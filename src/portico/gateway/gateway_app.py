@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from portico.catalog.history_store import histories
 from portico.catalog.upstream_key import user_secret
 from portico.chain.endpoint import ChainEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
-from portico.config.paths import cache_folder, log_file, state_folder
+from portico.config.paths import cache_folder, log_file, state_folder, working_folder
 from portico.config.schema import Config, Search
 from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
 from portico.gateway.gateway_agents import GatewayAgents, has_agents
@@ -30,6 +30,7 @@ from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
+from portico.windows.connected_windows import folder_in
 
 if TYPE_CHECKING:
     from portico.model.types import Endpoint, LimitedEndpoint
@@ -86,6 +87,7 @@ class GatewayApp:
         memory = CatalogStore(
             os.path.join(cache, "catalogs"), report=self.tell, disk_cache=disk_cache
         )
+        self._folder = working_folder()
         environment = MemberEnvironment(
             info={"name": "portico", "title": "Portico", "version": options.version},
             memory=memory if options.cache else None,
@@ -93,6 +95,7 @@ class GatewayApp:
             report=self.tell,
             on_stderr=self.journal.record_stderr,
             gateway=options.key(),
+            folder=self._folder,
             history=histories(config.path, self.tell) if options.cache else no_history,
         )
         self.tasks = self._open_tasks(config)
@@ -113,6 +116,9 @@ class GatewayApp:
             tasks=self.tasks,
         )
         self.registry.check_links()
+        self.registry.folders_in_use = self._folders_in_use
+        self.window_folders: Callable[[], Collection[str]] = tuple
+        """Returns the folders of the windows."""
         self._relinking = asyncio.Lock()  # the chain that was requested last is the one that stays
         self._links_problem = ""
         """Why the links of the config are not in use; empty if they are."""
@@ -177,13 +183,21 @@ class GatewayApp:
             return limited, {}
         self.registry.resume_installing()
         searches = self.registry.resolves_to_search(preferences.get("expose"))
-        endpoint = self.registry.endpoint(self._options.group, searches)
+        registry = self.registry.in_folder(folder_in(preferences))
+        endpoint = registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
 
-    @property
-    def full_endpoint(self) -> ChainEndpoint:
-        """The main endpoint with all tools in its lists."""
-        return self.registry.endpoint(self._options.group, False)
+    def full_endpoint(self, folder: str) -> ChainEndpoint:
+        """Return the main endpoint with all tools in its lists, for clients in a folder."""
+        return self.registry.in_folder(folder).endpoint(self._options.group, False)
+
+    def _folders_in_use(self) -> list[str]:
+        """Return the folders of windows and running agents, and that of the gateway for HTTP
+        clients and for the only client of a gateway in a window's own process."""
+        agents = () if self.agents is None else self.agents.access.folders
+        windows = self.window_folders()
+        home = [self._folder] if self.url or not windows else []
+        return [*windows, *agents, *home]
 
     def find_access(self, token: str) -> "LimitedEndpoint | None":
         """Return the endpoint of a running task's agent by the task's token."""

@@ -10,6 +10,7 @@ from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import ItemRoute
 from portico.config.schema import Config
 from portico.gateway import metatool_definitions
+from portico.gateway.endpoints import IN_FOLDER
 from portico.gateway.exposure import Exposure
 from portico.gateway.member import Member
 from portico.model.context import Context
@@ -21,7 +22,7 @@ from portico.providers.task_policy import declares_tasks
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
-    from portico.providers.remote_task import TaskRelay
+    from portico.providers.remote_task import RemoteTask, TaskRelay
     from portico.providers.task_endpoint import TaskEndpoint
     from portico.providers.task_host import TaskHost
     from portico.tasks.store import TaskStore
@@ -43,6 +44,19 @@ class TaskMembers(Protocol):
         ...
 
 
+class TaskRegistry(TaskMembers, Protocol):
+    """The members in all folders."""
+
+    @property
+    def requires_tasks(self) -> bool:
+        """True if a tool of a member runs only as a task."""
+        ...
+
+    def at(self, at: str) -> TaskMembers:
+        """Return the members behind the endpoint of this name; raises McpError."""
+        ...
+
+
 class GatewayTasks:
     """The tasks of all endpoints of one gateway."""
 
@@ -51,7 +65,7 @@ class GatewayTasks:
         self._make_worker = worker
         self._scope = scope
         self._endpoints: dict[str, LazyTaskLink] = {}
-        self._members: TaskMembers | None = None
+        self._members: TaskRegistry | None = None
         self._more: dict[str, tuple[Runner, Callable[[], int]]] = {}
         self.find: Callable[[str], object] = lambda _: None
         """Creates the endpoint with this name, if it is not there."""
@@ -99,7 +113,7 @@ class GatewayTasks:
         """True while tasks run here, or wait to."""
         return self.is_open and self.host.worker.is_busy
 
-    def serve(self, members: TaskMembers, find: Callable[[str], object]) -> None:
+    def serve(self, members: TaskRegistry, find: Callable[[str], object]) -> None:
         """Use these members; `find` makes sure that an endpoint exists."""
         self._members = members
         self.find = find
@@ -123,7 +137,7 @@ class GatewayTasks:
             return
         config = members.config
         by_time = config.gateway.sync_budget_s is not None or config.has_budgets
-        needed = by_time or any(member.requires_tasks for member in members.members.values())
+        needed = by_time or members.requires_tasks
         for endpoint in self._endpoints.values():
             endpoint.is_attentive = needed
 
@@ -133,19 +147,26 @@ class GatewayTasks:
         endpoint = self._endpoints.get(at)
         return None if endpoint is None else endpoint.handler
 
-    def _upstream(self, server: str) -> Upstream | None:
-        members: Mapping[str, Member] = {} if self._members is None else self._members.members
+    def _upstream(self, server: str, at: str) -> Upstream | None:
+        members: Mapping[str, Member] = {}
+        if self._members is not None:
+            members = self._members.at(at).members
         member = members.get(server)
         provider = None if member is None else member.provider
         return provider if isinstance(provider, Upstream) else None
 
-    def _relay(self, server: str) -> "TaskRelay | None":
-        upstream = self._upstream(server)
+    def _relay(self, remote: "RemoteTask") -> "TaskRelay | None":
+        upstream = self._upstream(remote.server, remote.at)
         return None if upstream is None else upstream.relay
 
     def _is_child(self, server: str) -> bool:
-        upstream = self._upstream(server)
+        upstream = self._upstream(server, "")
         return upstream is not None and upstream.policy.is_process
+
+    def forget(self, folder: str) -> list[LazyTaskLink]:
+        """Remove the endpoints of a folder until a task needs them again; return their links."""
+        there = [at for at in self._endpoints if at.partition(IN_FOLDER)[2] == folder]
+        return [self._endpoints.pop(at) for at in there]
 
     async def close(self, within_s: float) -> None:
         """Wait for running tasks, up to a time, then interrupt them."""

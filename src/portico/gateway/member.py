@@ -97,8 +97,12 @@ class Member:
         *,
         gateway: str = "",
         leave: Callable[[], None] | None = None,
+        cwd: str = "",
+        placed: "Callable[[str], tuple[Managed, str]] | None" = None,
     ) -> None:
-        """`gateway` identifies the gateway; `stop_saving` is called when the entry is removed."""
+        """`gateway` identifies the gateway; `leave` is called when the entry is removed; `cwd` is
+        where its process runs, if it has one. `placed` returns a provider for the same server in
+        another folder, and where that runs; None if one process is for all folders."""
         self.entry = entry
         self.name = entry.name
         self.provider = provider
@@ -122,12 +126,27 @@ class Member:
             isinstance(entry, ComponentEntry) and entry.in_process
         )
         """True if the server runs in this process."""
+        self._cwd = cwd
+        self._placed = placed
+        self.lists_differ = False
+        """True if the process of another folder has listed otherwise."""
         self._refreshes = 0
         self._name_limit = name_limit
         self._gateway = gateway
         self._namespaced: NamespacedOffer | None = None
         self._task_modes: tuple[Catalog | None, dict[str, TaskMode | None]] = (None, {})
         self._seen: Catalog | None = None
+
+    @property
+    def is_per_folder(self) -> bool:
+        """True if it has a process for each folder."""
+        return self._placed is not None
+
+    def in_folder(self, folder: str) -> "FolderMember":
+        """Return the same server in another folder."""
+        assert self._placed is not None
+        provider, cwd = self._placed(folder)
+        return FolderMember(self, provider, self._name_limit, gateway=self._gateway, cwd=cwd)
 
     def on_notification(self, request: Request, context: Context) -> None:
         """Pass on a client's notification."""
@@ -146,6 +165,11 @@ class Member:
             return False
         self.entry = entry
         return True
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """The last known catalog; None if there is none."""
+        return self.provider.offered()
 
     @property
     def namespaced(self) -> NamespacedOffer | None:
@@ -177,18 +201,18 @@ class Member:
     @property
     def lacks_tools(self) -> bool:
         """True if it declares tools but could not list them."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         return catalog is not None and "tools" in _unlisted(catalog)
 
     @property
     def is_confirmed(self) -> bool:
         """True if this process fetched the catalog, rather than reading it from disk."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         return catalog is not None and catalog.confirmed
 
     def _offered(self) -> Catalog | None:
         """Return the last known catalog; None for a server that is this gateway itself."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         return None if catalog is None or self._is_circular(catalog) else catalog
 
     def _is_circular(self, catalog: Catalog) -> bool:
@@ -247,7 +271,7 @@ class Member:
 
     def listing_problem(self) -> str:
         """Return the problem of a server that did not list all that it declares."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         if catalog is None:
             return ""
         if self._is_circular(catalog):
@@ -260,7 +284,7 @@ class Member:
     @property
     def has_tasks(self) -> bool:
         """True if its tools can be called as tasks."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         return catalog is not None and can_create_tasks(catalog.offer)
 
     @property
@@ -271,14 +295,14 @@ class Member:
     @property
     def requires_tasks(self) -> bool:
         """True if one of its tools runs only as a task."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         if catalog is None or not can_create_tasks(catalog.offer):
             return False
         return any(b'"required"' in raw for raw in catalog.offer.listed("tools").items)
 
     def task_mode(self, tool: str) -> TaskMode | None:
         """Return how one of its tools supports tasks."""
-        catalog = self.provider.offered()
+        catalog = self.catalog
         if self._task_modes[0] is not catalog:
             self._task_modes = (catalog, {})
         modes = self._task_modes[1]
@@ -322,6 +346,7 @@ class Member:
             "title": self.entry.title,
             "tags": self.entry.tags,
             "state": self._state(status),
+            "folder": self._cwd,
             "tools": len(lists["tools"].keys) if "tools" in lists else 0,
             "lists": {kind: len(listed.keys) for kind, listed in lists.items()},
             "omitted": {kind: listed.omitted for kind, listed in lists.items() if listed.omitted},
@@ -350,6 +375,48 @@ class Member:
             if state in states:
                 return state
         return "failed" if self.problem else "stopped"
+
+
+class FolderMember(Member):
+    """A server that runs in the folder of some windows; its catalog is the one that all folders
+    share, until its own process has listed otherwise."""
+
+    def __init__(
+        self,
+        shared: Member,
+        provider: Managed,
+        name_limit: int | None,
+        *,
+        gateway: str,
+        cwd: str,
+    ) -> None:
+        super().__init__(shared.entry, provider, name_limit, gateway=gateway, cwd=cwd)
+        self.shared = shared
+        self._differs = False
+
+    @property
+    def catalog(self) -> Catalog | None:
+        """The catalog of its own process, if that differs; else the one of all folders."""
+        return self.provider.offered() if self._differs else self.shared.catalog
+
+    @property
+    def namespaced(self) -> NamespacedOffer | None:
+        """The visible offer under its names in the gateway; None if unknown."""
+        return super().namespaced if self._differs else self.shared.namespaced
+
+    def compare(self) -> None:
+        """Use the own catalog from now on if it differs from the one of all folders."""
+        own = self.provider.offered() if self.provider.starts else None
+        if own is None or not own.confirmed:
+            return
+        shared = self.shared.catalog
+        self._differs = shared is None or not own.offer.same(shared.offer)
+        self.shared.lists_differ |= self._differs
+
+    @property
+    def differs(self) -> bool:
+        """True if its own process has listed otherwise than the others."""
+        return self._differs
 
 
 def _lists(namespaced: NamespacedOffer, hidden: SanitizedItem) -> bool:

@@ -53,6 +53,8 @@ class MemberEnvironment(Struct, frozen=True, kw_only=True):
     """The id by which the gateway recognises itself."""
     history: Callable[[str], History]
     """Returns the history of a server's definitions."""
+    folder: str = ""
+    """The folder of the gateway, for clients that have none of their own; empty if unknown."""
 
 
 def no_history(server: str) -> History:
@@ -96,24 +98,33 @@ def _upstream(
     owner: Entry, entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits
 ) -> Member:
     """Create the member of an entry, whose server is the second one."""
-    kept = (
-        None
-        if environment.memory is None
-        else _MemberMemory(environment.memory, is_complete=not entry.problem)
-    )
+    kept = _MemberMemory(environment.memory, is_complete=not entry.problem)
     history = environment.history(entry.name)
     if entry.tools.allow or entry.tools.deny:
         history.is_exposed = entry.tools.allows
-    upstream = Upstream(
-        (environment.address_of or _address)(entry, environment.on_stderr),
-        _policy(entry, environment, limits.max_tools),
-        memory=kept,
-        key=lambda view: _key(entry, environment.secret, view, limits.path),
-        report=environment.report,
-        history=history,
+
+    def placed(folder: str) -> tuple[Upstream, str]:
+        found = entry.placed_in(folder)
+        upstream = Upstream(
+            (environment.address_of or _address)(found, environment.on_stderr),
+            _policy(entry, environment, limits.max_tools),
+            memory=kept,
+            key=lambda view: _key(entry, environment.secret, view, limits.path),
+            report=environment.report,
+            history=history,
+        )
+        return upstream, found.cwd or ""
+
+    upstream, cwd = placed(environment.folder)
+    return Member(
+        owner,
+        upstream,
+        limits.name_limit,
+        gateway=environment.gateway,
+        leave=kept.end,
+        cwd=cwd,
+        placed=placed if entry.is_per_folder else None,
     )
-    leave = None if kept is None else kept.end
-    return Member(owner, upstream, limits.name_limit, gateway=environment.gateway, leave=leave)
 
 
 _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
@@ -124,21 +135,31 @@ _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
 
 
 class _MemberMemory:
-    """The memory of one member, until its entry is removed."""
+    """The memory of one member in all folders, until its entry is removed."""
 
-    def __init__(self, memory: Catalogs, *, is_complete: bool) -> None:
+    def __init__(self, memory: Catalogs | None, *, is_complete: bool) -> None:
         """`is_complete` unless a value is missing that is part of its key."""
         self._memory = memory
         self._is_complete = is_complete
         self._is_over = False
+        self._known: dict[str, Offer] = {}
 
     def load(self, key: str) -> Offer | None:
         """Load the offer saved last."""
-        return self._memory.load(key) if self._is_complete else self._memory.latest(key)
+        known = self._known.get(key)
+        if known is None and self._memory is not None:
+            load = self._memory.load if self._is_complete else self._memory.latest
+            known = load(key)
+            if known is not None:
+                self._known[key] = known
+        return known
 
     def save(self, key: str, offer: Offer) -> bool:
         """Save an offer; returns False if that failed."""
-        return not self._is_over and self._memory.save(key, offer)
+        if self._is_over:
+            return False
+        self._known[key] = offer
+        return self._memory is not None and self._memory.save(key, offer)
 
     def end(self) -> None:
         """Stop saving: the next server of this name does."""

@@ -1,8 +1,9 @@
 """The registry of a gateway's members: started, merged, reloaded with the config, closed."""
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from portico.catalog.merge import Clash, Merged
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.views import Views
 from portico.config.schema import Config
-from portico.gateway.endpoints import GatewayEndpoints
+from portico.gateway.endpoints import IN_FOLDER, GatewayEndpoints
 from portico.gateway.exposure import Exposure
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import GATEWAY_CAPABILITY, Entry, Member
@@ -21,6 +22,7 @@ from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.router import CallRecorder, Router
 from portico.gateway.tool_search import ToolSearch
+from portico.model.errors import McpError
 from portico.model.offer import KINDS
 from portico.model.types import Change, Link, Report
 from portico.model.wording import did_you_mean
@@ -29,10 +31,17 @@ from portico.state.memory import give_back_memory
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
+    from portico.gateway.folder_registry import FolderRegistry
     from portico.gateway.gateway_tasks import GatewayTasks
+    from portico.providers.lazy_task_link import LazyTaskLink
     from portico.search.index import Hit
     from portico.search.searcher import Searcher
 
+MAX_FOLDERS = 64
+"""The limit of folders with servers of their own; each may have a process of every server."""
+FOLDER_LINGER_S = 30.0
+"""How often unused folders are looked for: one without a window is kept for this long, at most
+twice."""
 MIN_TOOLS_FOR_SEARCH = 30
 """From this many tools on, a model searches instead of reading them all."""
 _MANY_TOOLS = 1_000
@@ -81,23 +90,29 @@ class Registry:
         local: Mapping[str, LocalEntry] | None = None,
         rules: CompositionRules | None = None,
         tasks: "GatewayTasks | None" = None,
+        folder: str = "",
     ) -> None:
         """`searcher` is called when first needed, None for a composition, which has no search;
         `expose` overrides the config; `report_failure`
         logs exceptions, `record_call` every call; `links` are before every endpoint; `local` are
         members in this process, beside the servers of the config; `rules` are those of a
-        composition, None for a gateway; without `tasks`, no call becomes a task."""
+        composition, None for a gateway; without `tasks`, no call becomes a task; `folder` is that
+        of its clients, empty for the gateway's own."""
         self.config = config
+        self.folder = folder or environment.folder
         self._environment = environment
+        self._searcher = searcher
         self._tool_search = ToolSearch(searcher)
         self.report_failure = report_failure
+        self._record_call = record_call
         self.started = time.time()
         self._version = version
         self._report = environment.report
         self.local = local or {}
         self._rules = rules
         self._warned: set[str] = set()
-        self.members = {name: self._member(entry) for name, entry in self._entries(config).items()}
+        self.members: dict[str, Member] = {}
+        self.members = self._make_members()
         self.merged = self._merged(None)
         # Decided once: a client must not find other tools than those it has listed.
         self._expose = config.gateway.expose
@@ -105,6 +120,16 @@ class Registry:
         self.searches = self.resolves_to_search(expose)
         self._tasks = tasks
         self._endpoints = GatewayEndpoints(self, links, record_call, tasks)
+        if tasks is not None and not folder:
+            tasks.serve(self, self._endpoint_for_tasks)
+        self._folders: dict[str, FolderRegistry] = {}
+        """The registries for the folders of windows, other than that of the gateway."""
+        self._left: set[str] = set()
+        """Folders that were not in use at the last look."""
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._closing = Background()
+        self.folders_in_use: Callable[[], Collection[str]] = tuple
+        """Returns the folders of windows and agents."""
         self._draining: set[Member] = set()
         """Members that were removed from the config and are not closed yet."""
         self._background = Background()
@@ -122,6 +147,55 @@ class Registry:
         """Return the endpoint of one server, under its own names; None if it is unknown."""
         return self._endpoints.server_endpoint(server)
 
+    def in_folder(self, folder: str) -> "Registry":
+        """Return the registry for clients in a folder; raises McpError if there are too many."""
+        if not folder:
+            return self
+        place = os.path.realpath(folder)
+        if place == self._environment.folder:
+            return self
+        found = self._folders.get(place)
+        if found is None:
+            from portico.gateway.folder_registry import FolderRegistry
+
+            if len(self._folders) >= MAX_FOLDERS:
+                why = f"servers are in use in too many folders ({MAX_FOLDERS}); close some windows"
+                raise McpError(why)
+            found = self._folders[place] = FolderRegistry(self, place)
+            found.start()
+            self._sweep_later()
+        return found
+
+    def _endpoint_for_tasks(self, at: str) -> object:
+        return self.at(at)._endpoints.endpoint_for_tasks(at.partition(IN_FOLDER)[0])
+
+    def at(self, at: str) -> "Registry":
+        """Return the registry of the endpoint that a task names; raises McpError."""
+        return self.in_folder(at.partition(IN_FOLDER)[2])
+
+    def _sweep_later(self) -> None:
+        if self._sweep_timer is None:
+            loop = asyncio.get_running_loop()
+            self._sweep_timer = loop.call_later(FOLDER_LINGER_S, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close the registries of folders that were not in use for a while, and stop the idle
+        processes of the gateway's own folder if all windows are in others."""
+        self._sweep_timer = None
+        used = {os.path.realpath(folder) for folder in self.folders_in_use()}
+        unused = {place: one for place, one in self._folders.items() if place not in used}
+        now = {place for place, one in unused.items() if not one.is_busy}
+        for place in now & self._left:
+            ended = [] if self._tasks is None else self._tasks.forget(place)
+            self._closing.start(_close_folder(self._folders.pop(place), ended))
+        self._left = now
+        if used and self._environment.folder not in used:
+            for member in self.members.values():
+                if member.is_per_folder and isinstance(member.provider, Upstream):
+                    member.provider.stop_idle()
+        if self._folders:
+            self._sweep_later()
+
     @property
     def is_composition(self) -> bool:
         """True if the members form one server, each with those after it as its downstream."""
@@ -136,6 +210,8 @@ class Registry:
         """Replace the links before every endpoint. If a link raises, or adds a name that exists,
         the old ones stay."""
         self._endpoints.relink(links)
+        for registry in self._folders.values():
+            registry.relink(links)
 
     def resolves_to_search(self, expose: str | None) -> bool:
         """True if this value of `expose` means search; None is the config's value."""
@@ -184,6 +260,10 @@ class Registry:
         order = () if self._rules is None else self._rules.order
         return {name: found[name] for name in order if name in found} | found
 
+    def _make_members(self) -> dict[str, Member]:
+        entries = self._entries(self.config)
+        return {name: self._member(entry) for name, entry in entries.items()}
+
     def _member(self, entry: Entry) -> Member:
         gateway = self.config.gateway
         limit = gateway.name_limit if self._has_prefixes else None
@@ -225,8 +305,12 @@ class Registry:
     async def refresh(self, servers: Iterable[str]) -> None:
         """Fetch the catalogs of these servers; a server that fails keeps its last known one."""
         chosen = [self.members[name] for name in servers if name in self.members]
-        await asyncio.gather(*(self._survey(member) for member in chosen))
+        names = [member.name for member in chosen]
+        differing = (registry.refresh_differing(names) for registry in self._folders.values())
+        await asyncio.gather(*(self._survey(member) for member in chosen), *differing)
         self._changed()
+        for registry in self._folders.values():
+            registry.list_missing()
         self._check_pinned({member.name for member in chosen})
         if self._publish_timer is not None and not self._count_refreshing():
             self._publish_in(PUBLISH_DELAY_S)
@@ -270,8 +354,10 @@ class Registry:
     @property
     def is_installing(self) -> bool:
         """True while a server is being installed, or lists its tools after that."""
-        providers = (member.provider for member in self.members.values())
-        return any(isinstance(one, Upstream) and one.is_installing for one in providers)
+        providers = (member.provider for member in self._own_members())
+        if any(isinstance(one, Upstream) and one.is_installing for one in providers):
+            return True
+        return any(registry.is_installing for registry in self._folders.values())
 
     async def finish_installing(self) -> None:
         """Wait until the servers that are being installed are listed; install no others before
@@ -289,6 +375,8 @@ class Registry:
             return  # it was removed from the config
         if change.uri:
             self._endpoints.publish_update(member.name, change)
+            for registry in self._folders.values():
+                registry.shared_changed(member, change)
         else:
             member.problem = member.listing_problem()
             self._changed()
@@ -306,6 +394,8 @@ class Registry:
             self._index()
         self._schedule_publish()
         self._warn()
+        for registry in self._folders.values():
+            registry._changed()
 
     def _warn(self) -> None:
         """Report hidden characters and name clashes of servers, each once."""
@@ -401,10 +491,15 @@ class Registry:
             if name not in kept:
                 self._retire(member, self.members.get(name))
         self._changed()
+        self._lead_folders()
         if self._tasks is not None:
             self._tasks.look()
         self._schedule_publish()  # pinned tools or groups may have changed
         await self.refresh([name for name in self.members if name not in kept])
+
+    def _lead_folders(self) -> None:
+        for registry in self._folders.values():
+            registry.follow()
 
     def _retire(self, member: Member, heir: Member | None) -> None:
         """Close a member when its calls have finished; its clients continue with the heir."""
@@ -448,6 +543,7 @@ class Registry:
             if not new.problem:
                 self._report(f"{name} reloaded: its file has changed")
             self._changed()
+            self._lead_folders()
             self._schedule_publish()
 
     async def _drain(self, member: Member) -> None:
@@ -463,16 +559,26 @@ class Registry:
         """Close all servers concurrently, and those in this process in reverse order."""
         if self._publish_timer is not None:
             self._publish_timer.cancel()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         await self._background.close()
         await self._tool_search.close()
         self._end_installs()
-        members = (*self.members.values(), *self._draining)
+        folders, self._folders = self._folders, {}
+        await asyncio.gather(
+            self._closing.wait(), *(registry.close() for registry in folders.values())
+        )
+        members = (*self._own_members(), *self._draining)
         for member in members:
             if member.retry is not None:
                 member.retry.cancel()
         local = [member for member in members if member.is_local]
         others = (member.provider.close() for member in members if not member.is_local)
         await asyncio.gather(_close_in_turn(reversed(local)), *others)
+
+    def _own_members(self) -> Iterable[Member]:
+        """Return the members that end with this registry."""
+        return self.members.values()
 
     def _end_installs(self) -> None:
         """Give running installers the time of a drain."""
@@ -513,11 +619,32 @@ class Registry:
                 "uptime_s": round(time.time() - self.started, 1),
             },
             "servers": [
-                {**self.members[name].status(), "warnings": self._warnings(name)}
+                {
+                    **self.members[name].status(),
+                    **self._in_folders(name),
+                    "warnings": self._warnings(name),
+                }
                 for name in names
                 if name in self.members
             ],
         }
+
+    def _in_folders(self, server: str) -> dict[str, Any]:
+        """Return the state of a server's processes in the folders of windows, if there are any."""
+        placed = [registry.members.get(server) for registry in self._folders.values()]
+        found = [
+            {key: status[key] for key in ("folder", "state", "tools", "starts", "error")}
+            for member in placed
+            if member is not None and member is not self.members[server]
+            if (status := member.status())["starts"]
+        ]
+        return {"folders": found} if found else {}
+
+    @property
+    def requires_tasks(self) -> bool:
+        """True if a tool of a member runs only as a task, in any folder."""
+        registries = (self, *self._folders.values())
+        return any(one.requires_tasks for every in registries for one in every.members.values())
 
     def pending(self, servers: Iterable[str]) -> list[str]:
         """Return those servers whose tools were never listed."""
@@ -543,3 +670,9 @@ class Registry:
 async def _close_in_turn(members: Iterable[Member]) -> None:
     for member in members:
         await member.provider.close()
+
+
+async def _close_folder(registry: "FolderRegistry", ended: "Iterable[LazyTaskLink]") -> None:
+    for link in ended:
+        await link.close()
+    await registry.close()

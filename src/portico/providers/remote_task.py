@@ -147,10 +147,10 @@ class RemoteTaskRunner:
 
     def __init__(
         self,
-        relay_of: Callable[[str], TaskRelay | None],
+        relay_of: Callable[[RemoteTask], TaskRelay | None],
         is_child: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`relay_of` finds a server by its name. `is_child` is true for a server that is a process
+        """`relay_of` finds the server of a task. `is_child` is true for a server that is a process
         of this Portico: it ends with Portico, and its tasks end with it."""
         self._relay_of = relay_of
         self._is_child = is_child
@@ -189,7 +189,7 @@ class RemoteTaskRunner:
     def abandon(self, input: bytes, principal: str) -> None:
         """Cancel a server's task that could not be stored, in the background."""
         remote = _decode(input)
-        relay = self._relay_of(remote.server)
+        relay = self._relay_of(remote)
         if relay is not None:
             self._background.start(_ServerTask(remote, relay, principal).end())
 
@@ -218,7 +218,7 @@ class RemoteTaskRunner:
     async def _follow(
         self, remote: RemoteTask, work: Work, left_s: float, attempt: _Attempt | None = None
     ) -> TaskOutcome:
-        relay = self._relay_of(remote.server)
+        relay = self._relay_of(remote)
         if relay is None:
             return failed_outcome(f"the server {remote.server!r} is not configured any more")
         following = _Following(remote, relay, work, self._questions)

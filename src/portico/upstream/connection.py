@@ -425,6 +425,11 @@ class UpstreamConnection:
         self._close_session(session)
         self._reconnect_soon()
 
+    def stop_if_idle(self) -> None:
+        """End the session if nothing uses it; the next call opens another."""
+        if not self.has_tasks:
+            self._on_idle_timeout()
+
     def _on_idle_timeout(self) -> None:
         self._idle_timer = None
         session = self.open_session

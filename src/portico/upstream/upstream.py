@@ -401,6 +401,11 @@ class Upstream:
         await self._views.close()
         self._callers.forget()
 
+    def stop_idle(self) -> None:
+        """End the sessions that nothing uses now, whatever their idle time."""
+        for connection in self._pool:
+            connection.stop_if_idle()
+
     @property
     def is_busy(self) -> bool:
         """True while calls or tasks are running, or calls are suspended."""

@@ -59,6 +59,10 @@ class ConnectedWindows:
     def __len__(self) -> int:
         return len(self._connected)
 
+    def folders(self) -> set[str]:
+        """Return the folders of the windows."""
+        return {window.folder for window in self._connected} - {""}
+
     def add(self, fd: int, request: ControlRequest) -> None:
         """Add a window that is connected already and waits for the reply."""
         self._add(_ConnectedWindow(fd, request, self, sends_reply=True))
@@ -159,6 +163,7 @@ class _ConnectedWindow:
     ) -> None:
         self._fd = fd
         self._request = request
+        self.folder = folder_in(preferences_of(request))
         self._windows = windows
         self._sends_reply = sends_reply
         self._requests_ended = asyncio.Event()
@@ -177,7 +182,7 @@ class _ConnectedWindow:
         max_line = self._windows.max_line
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
         server.requests_ended, server.windows = self._requests_ended, self._windows
-        server.session.folder = folder_in(preferences)
+        server.session.folder = self.folder
         if isinstance(endpoint, LimitedEndpoint):
             endpoint.on_end(self._disconnected.set)
         if generation := _generation(self._request):
@@ -274,7 +279,8 @@ def preferences_of(request: ControlRequest) -> Preferences:
 def folder_in(preferences: Preferences) -> str:
     """Return the absolute folder in the preferences; empty if there is none."""
     folder = preferences.get(FOLDER)
-    return folder if isinstance(folder, str) and os.path.isabs(folder) else ""
+    is_path = isinstance(folder, str) and os.path.isabs(folder) and "\0" not in folder
+    return str(folder) if is_path else ""
 
 
 def _generation(request: ControlRequest) -> int:

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
 
@@ -64,6 +64,14 @@ class Reachable(Protocol):
 
     control_socket: str
     """The path of the socket; empty if there is none."""
+
+
+@runtime_checkable
+class FollowsFolders(Protocol):
+    """A gateway whose servers run in the folders of its windows."""
+
+    window_folders: Callable[[], Collection[str]]
+    """Returns the folders of the windows."""
 
 
 @runtime_checkable
@@ -178,6 +186,7 @@ async def run_gateway(
             if forwards_reports:
                 gateway.on_report(windows.report)
             windows.start_refresh = gateway.start_refresh
+            _follow_folders(gateway, windows)
             windows.accept(gateway.client_endpoint)
             draining = asyncio.ensure_future(drain())
             try:
@@ -213,6 +222,11 @@ async def _listen(
 def _set_socket(gateway: OwnedGateway, path: str) -> None:
     if isinstance(gateway, Reachable):
         gateway.control_socket = path
+
+
+def _follow_folders(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
+    if isinstance(gateway, FollowsFolders):
+        gateway.window_folders = windows.folders
 
 
 def no_windows(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:

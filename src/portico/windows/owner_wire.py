@@ -7,9 +7,10 @@ import asyncio
 
 from msgspec import Struct
 
+from portico.config.paths import working_folder
 from portico.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.windows.connected_windows import LAST, LEAVE
+from portico.windows.connected_windows import FOLDER, LAST, LEAVE
 from portico.windows.joining import Attached, attach_when_free
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 
@@ -50,7 +51,8 @@ class OwnerWire(Wire):
         """Attach to the owner."""
         self._receiver = receiver
         owner = self._owner
-        found = await attach_when_free(owner.folder, owner.socket, owner.version)
+        here = {FOLDER: working_folder()}
+        found = await attach_when_free(owner.folder, owner.socket, owner.version, wants=here)
         if not isinstance(found, Attached):
             why = "has just ended" if found is None else f"refused the connection: {found.why}"
             raise self._failed(why, "start").error()
