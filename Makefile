@@ -104,6 +104,10 @@ bench-tokens: setup ## count the tokens that a model reads of tools
 bench-fleet: setup ## measure tokens and start in front of 21 real servers
 	$(BIN)/python -m bench.fleet
 
+.PHONY: bench-windows
+bench-windows: setup ## count the processes of five windows over the same servers
+	$(BIN)/python -m bench.windows
+
 .PHONY: messages
 messages: .venv/.stamp ## write docs/messages.md: every text that people and models read
 	$(BIN)/python -m tools.messages

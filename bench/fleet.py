@@ -36,7 +36,7 @@ _KNOWN = "all-servers-are-known"
 _QUERY = "search the issues of a repository"
 _MODULES = FOLDER / "fleet" / "node_modules"
 _OURS = ROOT / ".tools" / "node_modules"
-_KEYS = {
+KEYS = {
     "AIRTABLE_API_KEY": "pat.none",
     "BRAVE_API_KEY": "none",
     "EXA_API_KEY": "none",
@@ -119,7 +119,7 @@ class Talk:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_KEYS, **variables},
+            env={**os.environ, **KEYS, **variables},
             cwd=ROOT,
             limit=64 * 1024 * 1024,
             start_new_session=True,
@@ -250,8 +250,7 @@ async def measure() -> Section:
     with Workspace() as workspace:
         config = workspace.path / "mcp.json"
         entries = {
-            one.name: {"command": one.argv[0], "args": one.argv[1:], "env": _KEYS}
-            for one in SERVERS
+            one.name: {"command": one.argv[0], "args": one.argv[1:], "env": KEYS} for one in SERVERS
         }
         config.write_bytes(encode({"mcpServers": entries}))
         first = await through(workspace, config)

@@ -2,8 +2,8 @@
 
 import sys
 
-from fastmcp.client.transports import StdioTransport  # type: ignore[import-not-found]
-from fastmcp.server import create_proxy  # type: ignore[import-not-found]
+from fastmcp.client.transports import StdioTransport
+from fastmcp.server import create_proxy
 
 port, command, *arguments = sys.argv[1:]
 proxy = create_proxy(StdioTransport(command, arguments), name="bench")

@@ -6,10 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-from fastmcp.server.transforms.search import (  # type: ignore[import-not-found]
+from fastmcp.server.transforms.search import (
     BM25SearchTransform,
 )
-from fastmcp.tools.base import Tool  # type: ignore[import-not-found]
+from fastmcp.tools.base import Tool
 
 
 async def main(folder: Path, limit: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from portico.catalog.catalog_file import FORMAT
 from portico.catalog.catalog_store import CatalogStore
@@ -132,6 +133,15 @@ def test_any_json_comes_back(
 
     assert store.save(KEY, facts)
     assert store.load(KEY) == facts
+
+
+def test_what_a_server_asked_for_is_kept_and_a_file_without_it_is_read(shop: Shop) -> None:
+    shop.store.save(KEY, NEW)
+    assert b"asks" not in shop.file.read_bytes()  # as an earlier Portico wrote it
+    assert shop.store.load(KEY) == NEW
+    asking = replace(NEW, asks=frozenset({"roots", "start"}))
+    shop.store.save(KEY, asking)
+    assert shop.store.load(KEY) == asking
 
 
 @pytest.mark.parametrize("item", [b"", b"{", b"1],[2", b' {"outer":"space"}', b"[" * 5000])

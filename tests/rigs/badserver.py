@@ -9,6 +9,7 @@ with `--json`, in bodies. The modes are in badmodes.py; the tool `bad` also take
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -98,9 +99,14 @@ def slow(call: Call, ms: int = 1000, steps: int = 10) -> None:
     call.text(f"slept {ms} ms")
 
 
-def ask(call: Call, kind: str = "elicitation") -> None:
-    """Ask the client, and say what it answered."""
-    answer = call.ask(*QUESTIONS[kind])
+def ask(call: Call, kind: str = "elicitation", mark: str = "", after_ms: int = 0) -> None:
+    """Ask the client, cancelled or not, and say what it answered."""
+    token = call.params.get("_meta", {}).get("progressToken")
+    if token is not None:
+        call.notify("notifications/progress", {"progressToken": token, "progress": 0})
+    time.sleep(after_ms / 1000)
+    method, params = QUESTIONS[kind]
+    answer = call.ask(method, {**params, "message": mark} if mark else params)
     call.text(dumps(answer.get("result", answer.get("error"))).decode())
 
 

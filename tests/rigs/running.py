@@ -46,6 +46,11 @@ def questions(era: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "questions.py"), era]
 
 
+def asking(library: str, *options: str) -> list[str]:
+    """The command line of the server that asks as Python servers do; on mcp or on fastmcp."""
+    return [sys.executable, str(HERE / "asking.py"), library, *options]
+
+
 def tasks(era: str) -> list[str]:
     """The command line of the server whose calls become tasks; legacy, modern or both."""
     return [sys.executable, "-I", "-S", str(HERE / "tasks.py"), era]

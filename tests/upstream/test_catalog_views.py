@@ -98,3 +98,75 @@ async def test_what_an_upstream_said_is_kept_although_it_is_closed_at_once() -> 
     await closing
     await asyncio.gather(waiting, asking, return_exceptions=True)
     assert memory.kept
+
+
+class SlowAtFirst:
+    """A memory whose first save takes longer than the next one."""
+
+    def __init__(self) -> None:
+        self.saved: list[Offer] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def load(self, key: str) -> Offer | None:
+        return None
+
+    def save(self, key: str, offer: Offer) -> bool:
+        if not self.begun.is_set():
+            self.begun.set()
+            self.go_on.wait(WAIT_S)
+        self.saved.append(offer)
+        return True
+
+
+async def test_a_slow_save_does_not_replace_a_later_one() -> None:
+    memory = SlowAtFirst()
+    upstream = Upstream(Fake([FakeWire(listing)]), UpstreamPolicy(), memory=memory)
+    fetching = asyncio.create_task(upstream.fetch_catalog())
+    await until(memory.begun.is_set)
+    upstream.asked(frozenset({"elicitation"}))
+    closing = asyncio.create_task(upstream.close())  # whoever closes it waits for all that it saves
+    for _ in range(10):
+        await asyncio.sleep(0)
+    memory.go_on.set()
+    await closing
+    await asyncio.gather(fetching, return_exceptions=True)
+    assert [offer.asks for offer in memory.saved] == [frozenset(), frozenset({"elicitation"})]
+
+
+class Folder:
+    """A memory that two processes share."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Offer] = {}
+
+    def load(self, key: str) -> Offer | None:
+        return self.kept.get(key)
+
+    def save(self, key: str, offer: Offer) -> bool:
+        self.kept[key] = offer
+        return True
+
+
+async def test_of_two_processes_the_second_keeps_the_order_of_the_first() -> None:
+    def lists(*names: str) -> FakeWire:
+        def listing(message: Message) -> list[Message]:
+            if message.get("method") != "tools/list":
+                return legacy(message, tools={})
+            tools = [{**TOOL, "name": name} for name in names]
+            return [result(message, {"tools": tools})]
+
+        return FakeWire(listing)
+
+    memory = Folder()
+    wires = [lists("b", "a", "c"), lists("c", "b", "a")]
+    both = [Upstream(Fake([wire]), UpstreamPolicy(), memory=memory) for wire in wires]
+    assert [upstream.offered() for upstream in both] == [None, None]  # none has read anything
+    try:
+        for upstream in both:
+            await upstream.fetch_catalog()
+            assert upstream.offer().listed("tools").keys == ("b", "a", "c")
+        offers = [upstream.offer() for upstream in both]
+        assert offers[0].same(offers[1])
+    finally:
+        for upstream in both:
+            await upstream.close()

@@ -23,13 +23,15 @@ class _CatalogList(Struct):
     omitted: int = 0
 
 
-class CatalogFile(Struct):
+class CatalogFile(Struct, omit_defaults=True):
     """The JSON of the file."""
 
     version: str
     taken: float
     introduction: Raw
     lists: dict[str, _CatalogList]
+    asks: list[str] = []
+    """An older Portico ignores it."""
 
 
 _decode = msgspec.json.Decoder(CatalogFile).decode
@@ -68,6 +70,7 @@ def offer_of(document: CatalogFile) -> Offer:
             for kind, listed in document.lists.items()
         },
         taken=document.taken,
+        asks=frozenset(document.asks),
     )
 
 
@@ -95,4 +98,5 @@ def _document_of(offer: Offer) -> CatalogFile:
         )
         for kind, listed in offer.lists.items()
     }
-    return CatalogFile(offer.version.text, offer.taken, Raw(offer.introduction), lists)
+    asks = sorted(offer.asks)
+    return CatalogFile(offer.version.text, offer.taken, Raw(offer.introduction), lists, asks)

@@ -28,7 +28,8 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
 
 def as_server(entry: ComponentEntry) -> ServerEntry:
     """Return the server that runs this component, with the component's own options."""
-    command, *args = _argv(entry)
+    argv, is_ours = _argv(entry)
+    command, *args = argv
     return ServerEntry(
         name=entry.name,
         command=command,
@@ -44,6 +45,8 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
         timeouts=entry.timeouts,
         instances=entry.instances,
         sharing=entry.sharing,
+        # Its questions work in both eras, and all clients can share a modern process.
+        era="modern" if is_ours else "auto",
         may_ask=entry.may_ask,
         max_in_flight=entry.max_in_flight,
         max_tools=entry.max_tools,
@@ -51,14 +54,15 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
     )
 
 
-def _argv(entry: ComponentEntry) -> tuple[str, ...]:
+def _argv(entry: ComponentEntry) -> tuple[tuple[str, ...], bool]:
+    """Return the command line, and whether it runs a server of our own library."""
     if not entry.path:
-        return (entry.command, *entry.args)
+        return (entry.command, *entry.args), False
     argv = () if entry.problem else classify(entry.path).argv
     if argv:  # a server of another library runs by itself
-        return argv
+        return argv, False
     handlers = ("--handlers", entry.handlers) if entry.handlers else ()
-    return (sys.executable, *_RUN, entry.path, *handlers)
+    return (sys.executable, *_RUN, entry.path, *handlers), True
 
 
 def file_run_by(argv: Sequence[str]) -> str:

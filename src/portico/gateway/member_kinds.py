@@ -177,7 +177,7 @@ def _policy(entry: ServerEntry, environment: MemberEnvironment, max_tools: int) 
         sharing=entry.sharing,
         era=entry.era,
         is_process=not entry.url,
-        prefers_modern=True,
+        is_gateway=True,
         may_ask=entry.may_ask,
         hides_tasks=True,
         max_items=entry.max_tools or max_tools,

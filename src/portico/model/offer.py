@@ -85,6 +85,9 @@ class Offer(Struct, frozen=True):
     subscriptions: bool = False
     declared: frozenset[str] = frozenset()
     """Kinds to declare even without items: `tools`, `resources`, `prompts`."""
+    asks: frozenset[str] = frozenset()
+    """The questions that a server has sent so far: `roots`, `sampling`, `elicitation`; `start` if
+    it read roots before its first call, `legacy` if it refused to send any in the modern era."""
 
     @classmethod
     def of(cls, *, completions: bool = False, subscriptions: bool = False, **lists: Any) -> "Offer":

@@ -18,7 +18,7 @@ from portico.model.version import Version
 from portico.process.read_pacing import SLICE_S, SliceBudget
 from portico.protocol.codec import encode
 from portico.protocol.eras import Sender
-from portico.protocol.tasks import without_tasks
+from portico.protocol.tasks import EXTENSION, without_tasks
 
 _QUESTION_CAPABILITIES = frozenset({"roots", "sampling", "elicitation"})
 _MAX_CACHED_BYTES = 1024
@@ -47,6 +47,13 @@ class Caller:
         self.capabilities, self.info = capabilities, info
         self.route = self.view = None
         self.accepts_questions = not _QUESTION_CAPABILITIES.isdisjoint(capabilities)
+
+    @property
+    def has_tasks(self) -> bool:
+        """True if it can have tasks, in the way of either era."""
+        extensions = self.capabilities.get("extensions")
+        is_modern = isinstance(extensions, dict) and EXTENSION in extensions
+        return is_modern or "tasks" in self.capabilities
 
     @property
     def level(self) -> str:

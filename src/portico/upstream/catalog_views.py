@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec.structs import replace
+
 from portico.catalog.catalog import Catalog, ListedTool
 from portico.catalog.settled import settled
 from portico.model.errors import McpError, TargetError
@@ -107,6 +109,7 @@ class CatalogViews:
         self._last_number = 0
         self._saving = Background()
         """The tasks that save offers to disk."""
+        self._save_lock = asyncio.Lock()
 
     def __iter__(self) -> Iterator[CatalogView]:
         return iter(tuple(self._views.values()))
@@ -149,6 +152,7 @@ class CatalogViews:
                     offer = offer.limited(self._policy.max_items)
                 era = MODERN if offer.version.modern else LEGACY
                 self._pool.generation += 1
+                self._pool.asks |= offer.asks
                 self._pool.supports.setdefault(era, True)
                 if name.startswith(era):
                     view.catalog = self._catalog(offer, confirmed=False)
@@ -269,7 +273,7 @@ class CatalogViews:
             sent = dict(params)
             headers: dict[str, str] = {}
             if modern:
-                sent["_meta"] = modern_meta(version, self._policy.info, {})
+                sent["_meta"] = modern_meta(version, self._policy.info, self._pool.declared)
                 if has_headers:
                     headers = request_headers(method, sent, version)
             timeout = self._policy.limits.list_s
@@ -294,6 +298,7 @@ class CatalogViews:
         except BaseException:
             view.announced |= announced
             raise
+        offer = replace(offer, asks=self._pool.asks)
         for why in missed:
             self._report(why)
         offer = await self._settled(view, offer)
@@ -312,6 +317,12 @@ class CatalogViews:
             view.saved = view.fetched  # a later request needs a later fetch
             await self._remember(view, offer)
 
+    def save(self) -> None:
+        """Save the known offers with what was found out since: its questions and its eras."""
+        for view in self:
+            if view.catalog is not None and self._memory is not None:
+                self._saving.start(self._write(self._memory, view, view.catalog.whole))
+
     async def _compare(self, history: "History", view: str, offer: Offer) -> None:
         """Report the definitions that changed since they were first seen."""
         async with self._compare_lock:
@@ -325,6 +336,11 @@ class CatalogViews:
 
     async def _remember(self, view: CatalogView, offer: Offer) -> None:
         assert self._memory is not None
+        # Closing the upstream now must not lose the offer.
+        await asyncio.shield(self._saving.start(self._write(self._memory, view, offer)))
+
+    async def _write(self, memory: Memory, view: CatalogView, offer: Offer) -> None:
+        """Save an offer after those before it, with the questions known by then."""
         era = MODERN if offer.version.modern else LEGACY
         names = [view.name]
         # Under the other era's key too, so that the next start knows which one is supported.
@@ -332,12 +348,12 @@ class CatalogViews:
         if self._pool.supports.get(other) is False:
             names.append(other)
         keys = [self._key(name) for name in names]
-        saving = self._saving.start(asyncio.to_thread(_save, self._memory, keys, offer))
-        try:
-            # Closing the upstream now must not lose the offer.
-            await asyncio.shield(saving)
-        except RuntimeError as error:  # no thread can be started
-            self._report(f"the catalog of {self.name} is not saved: {error}")
+        async with self._save_lock:
+            offer = replace(offer, asks=self._pool.asks)
+            try:
+                await asyncio.to_thread(_save, memory, keys, offer)
+            except RuntimeError as error:  # no thread can be started
+                self._report(f"the catalog of {self.name} is not saved: {error}")
 
     async def close(self) -> None:
         """Wait a limited time until all offers are saved, then release the catalogs."""

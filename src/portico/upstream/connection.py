@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Protocol
 
 from portico.model.errors import McpError, TargetError
 from portico.model.session import Session
@@ -20,6 +20,7 @@ from portico.upstream.session import UpstreamSession, Watcher
 from portico.upstream.subscription import keep_listening
 from portico.wires.wire import Address, Failure, quoted_stderr
 
+NOTHING: Mapping[str, Any] = {}
 _TIMER_SLACK_S = 0.01
 _ERA_MISMATCH_KINDS = ("version", "refused", "protocol", "http")
 _INACTIVE = (ConnectionState.IDLE, ConnectionState.CONNECTED)
@@ -66,10 +67,13 @@ class UpstreamConnection:
         *,
         owner: Caller | None = None,
         view: str = "",
+        declared: Mapping[str, Any] = NOTHING,
     ) -> None:
+        """`declared` are the capabilities of its clients, if it has no owner."""
         self.address = address
         self.policy = policy
         self.owner = owner
+        self.declared = declared
         self.view = view
         """The name of the catalog view that its clients share."""
         self.state = ConnectionState.DISCONNECTED
@@ -106,6 +110,11 @@ class UpstreamConnection:
         """The session, if it is open now."""
         session = self._session
         return session if session is not None and session.exchange.failure is None else None
+
+    @property
+    def has_had_tasks(self) -> bool:
+        """True if its process has had tasks, whose results clients may query again."""
+        return self.open_session is not None and self.open_session.tasks.has_any
 
     @property
     def has_tasks(self) -> bool:
@@ -254,6 +263,7 @@ class UpstreamConnection:
         self._fire(ConnectionEvent.NEEDED)
         session = UpstreamSession(self.address.name, self.owner, self._watcher, self.policy.may_ask)
         session.hides_tasks = self.policy.hides_tasks
+        session.is_told = bool(self.declared)
         await self._handshake(session)
         self._session = session
         session.exchange.on_lost = lambda failure: self._lost(session, failure)
@@ -283,7 +293,7 @@ class UpstreamConnection:
     async def _handshake(self, session: UpstreamSession) -> None:
         """Open the session, in the other era if the first fails, and record a failure."""
         name = self.address.name
-        declared = self.owner.capabilities if self.owner is not None else {}
+        declared = self.owner.capabilities if self.owner is not None else self.declared
         info = self.policy.info
         if self.owner is not None and self.owner.info:
             info = self.owner.info

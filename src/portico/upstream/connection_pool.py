@@ -1,7 +1,8 @@
 """The connections to one upstream, shared by clients or owned by one."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from portico.model.errors import TargetError
@@ -10,13 +11,28 @@ from portico.protocol.codec import encode
 from portico.state.background import Background
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Caller, Callers
-from portico.upstream.connection import SessionObserver, UpstreamConnection, closed_error
+from portico.upstream.connection import (
+    NOTHING,
+    SessionObserver,
+    UpstreamConnection,
+    closed_error,
+)
 from portico.upstream.handshake import LEGACY_FIRST
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.session import UpstreamSession, Watcher
 from portico.wires.wire import Address
 
 MODERN, LEGACY = "modern", "legacy"
+PLAIN = "legacy{}"
+"""The shared legacy connection to a server that sends questions, for clients without answers."""
+_ASKABLE: dict[str, Any] = {
+    "roots": {"listChanged": True},
+    "sampling": {},
+    "elicitation": {"form": {}, "url": {}},
+}
+"""The capabilities declared to a shared server: it lists all its tools, and sends its questions."""
+_LEFT_S = 1.0
+"""How soon a connection that its clients have left is looked at."""
 _TASKS_S = 30.0
 """How often a connection that is kept for tasks is looked at; clients may query them again."""
 
@@ -28,7 +44,10 @@ class ConnectionPool:
     shared by clients that do not accept questions. A client that does gets its own connection, so
     that its answers, roots and log messages never reach another client's process. A URL is reached
     in the client's own era where it supports both. A process runs in one era, and requests of the
-    other are translated rather than given a second process.
+    other are translated rather than given a second process. In a gateway a client that
+    accepts questions gets a process in the legacy era, since most servers of both eras can send
+    questions only there; all clients share that process until its first question. A question that
+    the legacy era does not have goes to the modern connection.
     """
 
     def __init__(
@@ -42,6 +61,12 @@ class ConnectionPool:
     ) -> None:
         self.supports: dict[str, bool] = {}
         """By era, whether the upstream supports it, as far as is known."""
+        self.asks: frozenset[str] = frozenset()
+        """The questions that the upstream has sent so far, as in an offer."""
+        self.declared: Mapping[str, Any] = NOTHING
+        """The capabilities that are declared to a shared upstream."""
+        if policy.is_gateway and policy.may_ask and policy.sharing != "shared":
+            self.declared = _ASKABLE
         self.generation = 0
         """Increases whenever views or routes may change; caches compare it."""
         if policy.era != "auto":
@@ -52,28 +77,27 @@ class ConnectionPool:
         self._callers = callers
         self._watcher = watcher
         self._observer = observer
-        self._shared: dict[str, list[UpstreamConnection]] = {MODERN: [], LEGACY: []}
+        self._shared: dict[str, list[UpstreamConnection]] = {MODERN: [], LEGACY: [], PLAIN: []}
         self._own: WeakKeyDictionary[Session, UpstreamConnection] = WeakKeyDictionary()
         self._in_use: set[UpstreamConnection] = set()
         self._free: list[UpstreamConnection] = []
         self._surplus: set[UpstreamConnection] = set()
         """Shared connections beyond the limit; each closes after its last call."""
-        self._with_tasks: set[UpstreamConnection] = set()
-        """Connections whose client has left, but not its tasks."""
+        self._left: set[UpstreamConnection] = set()
+        """Connections whose clients have left, but not all their calls and tasks."""
         self._closing = Background()
         self._closed = False
 
     def __iter__(self) -> Iterator[UpstreamConnection]:
-        shared = (*self._shared[MODERN], *self._shared[LEGACY])
-        own = (*self._own.values(), *self._in_use, *self._free, *self._with_tasks)
+        shared = (*self._shared[MODERN], *self._shared[LEGACY], *self._shared[PLAIN])
+        own = (*self._own.values(), *self._in_use, *self._free, *self._left)
         return iter((*shared, *own, *self._surplus))
 
     def view(self, caller: Caller, modern: bool) -> str:
         """Return the name of a client's view, by its era and capabilities."""
-        era = self.era(modern, caller)
-        if era == MODERN or not self.is_own(caller, modern):
-            return era
-        if not caller.capabilities:
+        if not self.is_own(caller, modern):
+            return self._kind(caller, modern)
+        if not caller.capabilities and not self.declared:
             return LEGACY
         return LEGACY + encode(dict(sorted(caller.capabilities.items()))).decode()
 
@@ -83,25 +107,60 @@ class ConnectionPool:
         if self.supports.get(own) is False:
             return other
         policy = self._policy
+        if self.declared and caller is not None and caller.accepts_questions:
+            # Most servers of both eras can send questions in the legacy era only. A modern client
+            # with tasks loses them there, so for it the server must have refused to send one.
+            may_send = not modern or "legacy" in self.asks
+            may_send = may_send or (policy.is_process and not caller.has_tasks)
+            if may_send and self.supports.get(LEGACY) is not False:
+                return LEGACY
         if (
             not policy.is_process
             or policy.sharing == "per-client"
             or self.supports.get(other) is False
         ):
             return own
-        if self._shared[own] or (caller is not None and caller.session in self._own):
+        if self._has_shared(own) or (caller is not None and caller.session in self._own):
             return own
-        if self._shared[other]:
+        if self._has_shared(other):
             # A shared legacy process cannot send questions.
             can_share = other == MODERN or caller is None or not caller.accepts_questions
             return other if can_share else own
-        return MODERN if policy.prefers_modern else own
+        if not policy.is_gateway:
+            return own
+        return LEGACY if self.supports.get(LEGACY) else MODERN
 
     def is_own(self, caller: Caller, modern: bool) -> bool:
         """True if this client gets a connection of its own."""
         if self.era(modern, caller) == MODERN or self._policy.sharing == "shared":
             return False
-        return self._policy.sharing == "per-client" or caller.accepts_questions
+        if self._policy.sharing == "per-client" or not caller.accepts_questions:
+            return self._policy.sharing == "per-client"
+        # One without questions is shared: not every window needs a process of its own. Tasks are
+        # not declared to it: tools that depend on them are in the process of a client with tasks.
+        is_shared = self.declared and self._policy.is_process and not caller.has_tasks
+        return bool(self.asks) or not is_shared
+
+    def _has_shared(self, era: str) -> bool:
+        return bool(self._shared[era] or (era == LEGACY and self._shared[PLAIN]))
+
+    def _kind(self, caller: Caller, modern: bool) -> str:
+        """Return which shared connection a client uses."""
+        era = self.era(modern, caller)
+        return PLAIN if era == LEGACY and self.asks and self.declared else era
+
+    def asked(self, what: frozenset[str]) -> list[UpstreamConnection]:
+        """Record questions of the upstream; after the first, return the connections that its
+        clients no longer share."""
+        is_first = not self.asks
+        self.asks |= what
+        self.generation += 1
+        if not is_first or not self.declared:
+            return []
+        shared, self._shared[LEGACY] = self._shared[LEGACY], []
+        for connection in shared:
+            self._leave(connection)
+        return shared
 
     def acquire(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """Return a connection for a call, which may be about a task; release it afterwards."""
@@ -109,7 +168,7 @@ class ConnectionPool:
         if holder is not None:
             return holder
         if not self.is_own(caller, modern):
-            return self.shared(self.era(modern, caller))
+            return self.shared(self._kind(caller, modern))
         view = self.view(caller, modern)
         if caller.session is not None:
             connection = self._own.get(caller.session)
@@ -135,10 +194,8 @@ class ConnectionPool:
         try:
             session = await connection.session()
             # It may be of another era than expected, in which this client cannot share it.
-            is_suitable = (
-                connection.owner is not None
-                or not self.is_own(caller, modern)
-                or (task != "" and task in session.tasks)
+            is_suitable = self.is_suitable(connection, caller, modern) or (
+                task != "" and task in session.tasks
             )
         finally:
             if not is_suitable:
@@ -146,17 +203,40 @@ class ConnectionPool:
                 self.release(connection)
         return connection if is_suitable else await self.begin_call(caller, modern, task)
 
+    def is_suitable(self, connection: UpstreamConnection, caller: Caller, modern: bool) -> bool:
+        """True if this client may use the connection now."""
+        if connection.owner is not None:
+            return True
+        if connection in self._surplus or connection in self._left:
+            return False
+        return not self.is_own(caller, modern)
+
+    async def begin_modern(self) -> UpstreamConnection | None:
+        """Begin a call on an open modern connection; None if the upstream has only the legacy era;
+        raises TargetError."""
+        if self.supports.get(MODERN) is False:
+            return None
+        connection = self.shared(MODERN)
+        connection.begin()
+        is_modern = False
+        try:
+            is_modern = (await connection.session()).modern
+        finally:
+            if not is_modern:
+                connection.end(answered=connection.open_session is not None)
+                self.release(connection)
+        return connection if is_modern else None
+
     def find_open(self, caller: Caller, modern: bool) -> UpstreamConnection | None:
         """Return an open connection that needs no acquiring, if there is one."""
         if self.is_own(caller, modern):
             connection = self._own.get(caller.session) if caller.session is not None else None
         else:
-            connections = self._shared[self.era(modern, caller)]
+            connections = self._shared[self._kind(caller, modern)]
             # With several instances, `acquire` chooses the least busy one for each call.
             connection = connections[0] if connections and self._policy.instances == 1 else None
-        return (
-            connection if connection is not None and connection.open_session is not None else None
-        )
+        session = connection.open_session if connection is not None else None
+        return connection if session is not None and not session.awaits_roots else None
 
     def _holding(self, task: str) -> UpstreamConnection | None:
         """Return the connection whose process has this task: no other one knows it."""
@@ -168,16 +248,19 @@ class ConnectionPool:
 
     def release(self, connection: UpstreamConnection) -> None:
         """Return a connection after a call."""
-        if connection in self._surplus and not (
-            connection.busy or connection.subscriptions or connection.has_tasks
-        ):
-            self._drop(connection)
+        if not (connection.busy or connection.subscriptions or connection.has_tasks):
+            is_left = connection in self._left and not connection.has_had_tasks
+            if connection in self._surplus or is_left:
+                self._drop(connection)
+            elif self.asks and self.declared and connection in self._shared[LEGACY]:
+                self._shared[LEGACY].remove(connection)  # it was opened for its lists only
+                self._drop(connection)
         if connection not in self._in_use:
             return
         self._in_use.discard(connection)
         session = connection.open_session
         if connection.has_tasks:
-            self._keep_for_tasks(connection)
+            self._leave(connection)
         elif session is not None and session.has_client_roots:
             # The process knows the client's roots: no other client may use it.
             self._drop(connection)
@@ -187,29 +270,40 @@ class ConnectionPool:
             # Keep one that is still starting: the client may have timed out, and will retry.
             self._free.append(connection)
 
-    def shared(self, era: str) -> UpstreamConnection:
+    def shared(self, kind: str) -> UpstreamConnection:
         """Return the least busy shared connection."""
-        connections = self._shared[era]
+        connections = self._shared[kind]
         idle = next((connection for connection in connections if not connection.busy), None)
         if idle is not None:
             return idle
         if len(connections) < max(1, self._policy.instances):
-            return self._new_shared(era)
+            return self._new_shared(kind)
         return min(connections, key=lambda connection: connection.busy)
 
     def for_subscriptions(self, caller: Caller, modern: bool) -> UpstreamConnection:
         """Return the connection for a client's subscriptions and notifications."""
         if self.is_own(caller, modern) and caller.session is not None:
             return self.acquire(caller, modern)
-        era = self.era(modern, caller)
-        connections = self._shared[era]
-        return connections[0] if connections else self._new_shared(era)
+        kind = self._kind(caller, modern)
+        connections = self._shared[kind]
+        return connections[0] if connections else self._new_shared(kind)
 
-    def _new_shared(self, era: str) -> UpstreamConnection:
-        connection = self._new(era, None, era)
-        self._shared[era].append(connection)
+    def _new_shared(self, kind: str) -> UpstreamConnection:
+        connection = self._new(LEGACY if kind == PLAIN else kind, None, kind)
+        self._shared[kind].append(connection)
+        if kind == LEGACY and self.declared and self._policy.is_process:
+            self._drop_unused(MODERN)
         self.generation += 1  # clients of the other era may share it
         return connection
+
+    def _drop_unused(self, kind: str) -> None:
+        """Close the shared connections that were opened for lists only."""
+        for connection in tuple(self._shared[kind]):
+            session = connection.open_session
+            if session is None or connection.busy or connection.subscriptions or session.is_used:
+                continue
+            self._shared[kind].remove(connection)
+            self._drop(connection)
 
     def session_opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None:
         """Record the era of a new session, and move its connection to that era."""
@@ -228,6 +322,9 @@ class ConnectionPool:
             connection.view = LEGACY
             self._add_shared(connection, LEGACY)
         connection.era = era
+        owner = connection.owner
+        declares_roots = owner is not None and "roots" in owner.capabilities
+        session.reads_roots = declares_roots and "start" in self.asks
 
     def _add_shared(self, connection: UpstreamConnection, era: str) -> None:
         # The first clients of both eras each open a session; both may turn out to be of one era.
@@ -261,6 +358,7 @@ class ConnectionPool:
             self._observer,
             owner=caller,
             view=view,
+            declared=self.declared if caller is None and view != PLAIN else NOTHING,
         )
         connection.level = (caller or self._callers).level  # it may have been set on an earlier one
         if self.supports.get(era):
@@ -270,11 +368,11 @@ class ConnectionPool:
         return connection
 
     def _check_limit(self) -> None:
-        own = (self._own, self._in_use, self._free, self._with_tasks)
+        own = (self._own, self._in_use, self._free, self._left)
         if sum(map(len, own)) < self._policy.max_children:
             return
         # Evict an idle connection: its client's next call opens another.
-        done = (one for one in self._with_tasks if not (one.busy or one.has_tasks))
+        done = (one for one in self._left if not (one.busy or one.has_tasks))
         unused = (connection for connection in self._own.values() if connection.is_unused)
         needless = (*done, *unused)
         spare = next(iter((*self._free, *needless)), None)
@@ -285,27 +383,27 @@ class ConnectionPool:
         why = f"{name}: per-client process limit reached ({self._policy.max_children})"
         raise TargetError(why, kind="busy", server=name)
 
-    def _keep_for_tasks(self, connection: UpstreamConnection) -> None:
-        """Keep a connection until its tasks are over, though its client has left."""
-        self._with_tasks.add(connection)
+    def _leave(self, connection: UpstreamConnection) -> None:
+        """Keep a connection until its calls and tasks are over, though its clients have left."""
+        self._left.add(connection)
         loop = asyncio.get_running_loop()
 
         def look() -> None:
-            if connection not in self._with_tasks or self._closed:
+            if connection not in self._left or self._closed:
                 return
             if connection.busy or connection.has_tasks:
                 loop.call_later(_TASKS_S, look)
             else:
                 self._drop(connection)
 
-        loop.call_later(_TASKS_S, look)
+        loop.call_later(_TASKS_S if connection.has_had_tasks else _LEFT_S, look)
 
     def _drop(self, connection: UpstreamConnection) -> None:
         if any(connection in connections for connections in self._shared.values()):
             return  # it is shared by now
         self._forget(connection)
         if connection.has_tasks and not self._closed:
-            self._keep_for_tasks(connection)
+            self._leave(connection)
             return
         self._closing.start(connection.close())
 
@@ -316,8 +414,9 @@ class ConnectionPool:
                 client_session.cancel_on_end(connection)
         self._in_use.discard(connection)
         self._surplus.discard(connection)
-        self._with_tasks.discard(connection)
+        self._left.discard(connection)
         if connection in self._free:
             self._free.remove(connection)
-        if connection in self._shared[LEGACY]:
-            self._shared[LEGACY].remove(connection)
+        for kind in (LEGACY, PLAIN):
+            if connection in self._shared[kind]:
+                self._shared[kind].remove(connection)

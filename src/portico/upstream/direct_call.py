@@ -25,7 +25,7 @@ from portico.upstream.session import UpstreamSession
 _ANSWERS = (bytes, ServerError)
 Translate = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
 """Turns the upstream's outcome into a response."""
-Retry = Callable[[Call, TargetError], Callable[[], Awaitable[Response]] | None]
+Retry = Callable[[Call, TargetError | ServerError], Callable[[], Awaitable[Response]] | None]
 """Returns how to retry a failed call by the general path, if that is harmless."""
 
 
@@ -85,6 +85,7 @@ class DirectCall(PendingRequest, Pending):
             return False
         self._id = id
         session.calls[id] = call
+        session.is_used = True
         if call.caller.session is not None and call.caller is not session.latest:
             session.attach(call.caller)
         self._connection.begin()
@@ -106,6 +107,10 @@ class DirectCall(PendingRequest, Pending):
         call = self._call
         if isinstance(outcome, _ANSWERS):
             self._end(answered=True)
+            again = self._retry(call, outcome) if type(outcome) is ServerError else None
+            if again is not None:
+                self._task = asyncio.create_task(self._repeat(again))
+                return
             response = self._translate(call, self._session, outcome)
         else:
             assert isinstance(outcome, TargetError)
@@ -126,6 +131,8 @@ class DirectCall(PendingRequest, Pending):
     def _end(self, answered: bool) -> None:
         self._is_over = True
         self._session.calls.pop(self._id, None)
+        if not answered:
+            self._session.abandon(self._call)
         if self._limiter.waiting:
             self._limiter.release()
         else:

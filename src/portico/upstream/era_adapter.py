@@ -81,8 +81,9 @@ def first_round(params: bytes, session: UpstreamSession, caller: Caller) -> byte
 
 def _sender(session: UpstreamSession, caller: Caller) -> Sender:
     sender = caller.sender(session.server.version)
-    if not sender.level and "logging" in session.server.capabilities:
-        sender = msgspec.structs.replace(sender, level="info")  # until the client sets one
+    if not sender.level:  # until the client sets one, which it cannot without the capability
+        level = "info" if "logging" in session.server.capabilities else "debug"
+        sender = msgspec.structs.replace(sender, level=level)
     return sender
 
 

@@ -28,6 +28,11 @@ class OpenTasks:
                 del self._until[id]
         return bool(self._until)
 
+    @property
+    def has_any(self) -> bool:
+        """True if the server has had tasks, which may have ended."""
+        return bool(self._known)
+
     def __contains__(self, id: str) -> bool:
         """True if the server has the task, which may have ended."""
         return id in self._known

@@ -27,8 +27,8 @@ class UpstreamPolicy(Struct, frozen=True):
     """False refuses the upstream's questions, and hides the clients' capabilities for them."""
     hides_tasks: bool = False
     """True if clients never see the upstream's own ids of tasks."""
-    prefers_modern: bool = False
-    """True uses the modern era with a process that supports it, whatever its first client."""
+    is_gateway: bool = False
+    """True chooses the era and the process in which questions work; False keeps a client's own."""
     backoff: BackoffLimits = BackoffLimits()
     installs: Installs = field(default_factory=Installs)
     """The turns of installers, which all upstreams of a gateway share."""

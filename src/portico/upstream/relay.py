@@ -42,7 +42,7 @@ from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call, Caller
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter
 from portico.upstream.connection import UpstreamConnection
-from portico.upstream.connection_pool import MODERN, ConnectionPool
+from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
 from portico.upstream.direct_call import DirectCall, from_legacy, from_modern, unchanged
 from portico.upstream.era_adapter import encode_when_sent, first_round, run_rounds, translate_error
 from portico.upstream.pending_request import MAX_TASK_S
@@ -61,6 +61,12 @@ _MAX_SESSIONS = 4
 _LOST_KINDS = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
+_ROUND_METHODS = ("tools/call", "resources/read", "prompts/get")
+_ROUNDS_REFUSED = ("Handler returned an invalid result", "InputRequiredResult")
+"""How the official SDK and FastMCP refuse, in the legacy era, a result that is a question."""
+_QUESTION_REFUSED = b"server-initiated requests"
+"""Part of how both refuse, in the modern era, a question in the middle of a call."""
+_MAX_ROUNDS_KNOWN = 1000
 
 
 class _Hints(Struct):
@@ -72,16 +78,26 @@ class _Annotated(Struct):
     annotations: _Hints | None = None
 
 
+class _ToolResult(Struct):
+    isError: bool = False  # noqa: N815
+
+
 class Route:
     """An open session for one client's calls."""
 
-    __slots__ = ("connection", "is_bridged", "modern", "session")
+    __slots__ = ("connection", "generation", "is_bridged", "modern", "session")
 
     def __init__(
-        self, connection: UpstreamConnection, session: UpstreamSession, modern: bool
+        self,
+        connection: UpstreamConnection,
+        session: UpstreamSession,
+        modern: bool,
+        generation: int,
     ) -> None:
         self.connection = connection
         self.session = session
+        self.generation = generation
+        """The generation of the pool in which it was found."""
         self.modern = modern
         self.is_bridged = modern != session.modern
 
@@ -96,41 +112,80 @@ class Relay:
         pool: ConnectionPool,
         breaker: CircuitBreaker,
         tool: Callable[[str], ListedTool | None],
+        asked: Callable[[frozenset[str]], None],
     ) -> None:
-        """`tool` returns a tool's definition by name, if it is known."""
+        """`tool` returns a tool's definition by name, if it is known; `asked` receives
+        additions to the `asks` of an offer."""
         self.name = server
         self._call_s = policy.limits.call_s
+        self._is_gateway = policy.is_gateway
         self._pool = pool
         self._breaker = breaker
         self._tool = tool
+        self._asked = asked
         self._limiter = ConcurrencyLimiter(server, policy.max_in_flight, policy.max_queue)
         self._suspended = SuspendedCalls(policy.suspended_s, policy.max_suspended, server)
         self._closed = False
-        self._routes: dict[tuple[bool, bool], tuple[int, Route]] = {}
+        self._rounds: set[tuple[str, str]] = set()
+        """The tools, prompts and resources whose questions are part of results."""
+        self._routes: dict[tuple[bool, bool], Route] = {}
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """Return the upstream's response; raises McpError or TargetError if there is none."""
-        modern = request.version.modern
-        if not modern or self._pool.supports.get(MODERN) or not caller.accepts_questions:
+        if self._may_suspend(caller, request):
+            suspended = await self._suspended.resume(request, context)
+            response = await self._answer_suspended(caller, request, context, suspended)
+        else:
             call = Call(caller, request, context)
-            return await self._answer(call, self._fetch(call))
-        suspended = await self._suspended.resume(request, context)
+            response = await self._answer(call, self._fetch(call))
+        if not self._refuses_question(caller, request, response):
+            return response
+        # It failed at its question: only another call can return its result.
+        self._asked(frozenset({"legacy"}))
+        return await self._answer_suspended(caller, request, context, None)
+
+    async def _answer_suspended(
+        self, caller: Caller, request: Request, context: Context, suspended: SuspendedCall | None
+    ) -> Response:
         if suspended is None:
             suspended = SuspendedCall(caller, request, context)
             suspended.start(self._fetch(suspended))
         return await self._answer(suspended, suspended.next())
+
+    def _may_suspend(self, caller: Caller, request: Request) -> bool:
+        """True if a legacy upstream may ask this modern client during the call."""
+        if not request.version.modern or not caller.accepts_questions or self._in_rounds(request):
+            return False
+        is_modern = self._pool.era(True, caller) == MODERN and self._pool.supports.get(MODERN)
+        return not is_modern
+
+    def _refuses_question(self, caller: Caller, request: Request, response: Response) -> bool:
+        """True if a modern session cannot send questions to this client, and a legacy one may."""
+        said = response.result or response.error
+        return (
+            said.find(_QUESTION_REFUSED) >= 0
+            and self._is_gateway
+            and request.version.modern
+            and caller.accepts_questions
+            and self._pool.supports.get(LEGACY) is not False
+            and self._pool.era(True, caller) == MODERN
+            and (not response.result or _is_error(response.result))
+            and not self._in_rounds(request)
+        )
+
+    def _in_rounds(self, request: Request) -> bool:
+        """True if its questions are part of results, which only the modern era has."""
+        return bool(self._rounds) and (request.method, request.name or request.uri) in self._rounds
 
     def route(self, caller: Caller, modern: bool) -> Route | None:
         """Return the route of a plain call, if a session is open."""
         kind, generation = (modern, caller.accepts_questions), self._pool.generation
         if caller.session is None:
             # Clients without a session are short-lived, and share a route.
-            seen, known = self._routes.get(kind, (-1, None))
-            is_known = seen == generation
+            known = self._routes.get(kind)
         else:
             known = caller.route if isinstance(caller.route, Route) else None
-            is_known = known is not None and known.modern is modern
-        if is_known and known is not None:
+        if known is not None and known.generation == generation and known.modern is modern:
             session = known.session
             if not session.closing and session.exchange.failure is None:
                 return known
@@ -138,7 +193,7 @@ class Relay:
         if caller.session is not None:
             caller.route = found
         elif found is not None:
-            self._routes[kind] = generation, found
+            self._routes[kind] = found
         return found
 
     def _find_route(self, caller: Caller, modern: bool) -> Route | None:
@@ -150,7 +205,7 @@ class Relay:
             return None  # headers need a lookup, or questions must be refused
         if modern != session.modern and caller.accepts_questions:
             return None  # the call may have to be suspended, or take several rounds
-        return Route(connection, session, modern)
+        return Route(connection, session, modern, self._pool.generation)
 
     def direct_call(
         self, route: Route, caller: Caller, request: Request, context: Context
@@ -160,6 +215,8 @@ class Relay:
         if meta.progress_token or context.deadline is not None or request.timeout_s:
             return None
         if params.find(_TIMEOUT) >= 0 or self._breaker.failures:
+            return None
+        if self._rounds and caller.accepts_questions and self._in_rounds(request):
             return None
         if params.find(TASK) >= 0 or meta.client_capabilities.find(TASKS) >= 0:
             return None  # a task that it creates must be tracked
@@ -194,7 +251,13 @@ class Relay:
         self._limiter.release()
         return None
 
-    def _retry(self, call: Call, error: TargetError) -> Callable[[], Awaitable[Response]] | None:
+    def _retry(
+        self, call: Call, error: TargetError | ServerError
+    ) -> Callable[[], Awaitable[Response]] | None:
+        if isinstance(error, ServerError):
+            if not self._refuses_round(call, error):
+                return None
+            return lambda: self._answer(call, self._fetch_round(call, error))
         if not self._may_repeat(call, error):
             return None
         return lambda: self._answer(call, self._fetch(call, retry=False))
@@ -226,6 +289,14 @@ class Relay:
 
     async def _fetch(self, call: Call, retry: bool = True) -> bytes:
         """Return the raw result in the client's era; retried once if `retry` and harmless."""
+        try:
+            return await self._fetch_result(call, retry)
+        except ServerError as error:
+            if not self._refuses_round(call, error):
+                raise
+            return await self._fetch_round(call, error)
+
+    async def _fetch_result(self, call: Call, retry: bool) -> bytes:
         timeout = self._timeout(call)
         is_trial = self._breaker.check()
         try:
@@ -258,8 +329,12 @@ class Relay:
 
     async def _try(self, call: Call, timeout: float) -> bytes:
         request = call.request
-        task = pinned_task(request.method, request.params)
-        connection = await self._pool.begin_call(call.caller, request.version.modern, task)
+        modern, task = request.version.modern, pinned_task(request.method, request.params)
+        connection = None
+        if call.caller.accepts_questions and self._in_rounds(request):
+            connection = await self._pool.begin_modern()
+        if connection is None:
+            connection = await self._pool.begin_call(call.caller, modern, task)
         answered = False
         try:
             session = await connection.session()
@@ -267,6 +342,11 @@ class Relay:
             if level and not session.modern and not connection.logs_at(level):
                 with contextlib.suppress(McpError):  # the call does not depend on the log level
                     await connection.set_level(level)
+                if not task and not self._pool.is_suitable(connection, call.caller, modern):
+                    why = f"{self.name} is no longer shared"
+                    raise TargetError(why, kind="session", server=self.name)
+            if session.awaits_roots:
+                await session.wait_for_roots(call, timeout)
             try:
                 failures = self._breaker.failures
                 result = await self._run(session, call, timeout)
@@ -287,6 +367,32 @@ class Relay:
         finally:
             connection.end(answered)
             self._pool.release(connection)
+
+    def _refuses_round(self, call: Call, error: ServerError) -> bool:
+        """True if a legacy session refused a question that is part of a result."""
+        request = call.request
+        return (
+            call.caller.accepts_questions
+            and request.method in _ROUND_METHODS
+            and any(words in error.message for words in _ROUNDS_REFUSED)
+            and self._is_gateway
+            and self._pool.supports.get(MODERN) is not False
+            and self._pool.era(request.version.modern, call.caller) != MODERN
+            and not self._in_rounds(request)
+        )
+
+    async def _fetch_round(self, call: Call, error: ServerError) -> bytes:
+        """Run a call in the modern era, as a round may run again; raises the error without one."""
+        connection = None
+        with contextlib.suppress(TargetError):
+            connection = await self._pool.begin_modern()
+        if connection is None:
+            raise error
+        connection.end(answered=True)
+        if len(self._rounds) >= _MAX_ROUNDS_KNOWN:
+            self._rounds.clear()
+        self._rounds.add((call.request.method, call.request.name or call.request.uri))
+        return await self._fetch(call, retry=False)
 
     def _track_task(self, session: UpstreamSession, call: Call, result: bytes) -> None:
         """Track the state of tasks: while one is open, its upstream is not idle."""
@@ -405,6 +511,11 @@ class Relay:
         if declared:
             params["arguments"] = request.decode().get("arguments")
         return request_headers(request.method, params, session.server.version, declared)
+
+
+def _is_error(result: bytes) -> bool:
+    found = decoded(result, _ToolResult)
+    return found is not None and found.isError
 
 
 def _note_error(session: UpstreamSession, method: str, task: str, error: ServerError) -> None:

@@ -4,6 +4,8 @@ A question or notification of the upstream is routed to the only client that it 
 that is ambiguous, it is refused or dropped, never guessed.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
@@ -28,10 +30,18 @@ from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
 from portico.upstream.handshake import ClientHello, HandshakeLimits, Introduction, open_exchange
 from portico.upstream.open_tasks import MAX_TASKS, OpenTasks
+from portico.upstream.rpc_error import ServerError
 from portico.wires.wire import NO_HEADERS, Address, Data
 
 _RELATED = RELATED.encode()
 _TASKS, _TASK_STATUS = "notifications/tasks", "notifications/tasks/status"
+_START_S = 2.0
+"""How long a server that has read roots at its start may take to request them again."""
+_ANSWER_S = 10.0
+"""How long the first call waits for a client that does not answer at once."""
+_SETTLE_S = 0.2
+"""How long such a server may take to apply the roots that it has read."""
+_SEVERAL = Caller(None, {}, {})
 _LISTS = {f"notifications/{kind}/list_changed": kind for kind in ("tools", "resources", "prompts")}
 
 
@@ -44,6 +54,10 @@ class Watcher(Protocol):
 
     def updated(self, session: "UpstreamSession", uri: str, params: bytes) -> None:
         """A resource has changed."""
+        ...
+
+    def asked(self, what: frozenset[str]) -> None:
+        """The upstream sent a question."""
         ...
 
 
@@ -71,6 +85,12 @@ class UpstreamSession:
         self.hides_tasks = False
         """True if clients never see the upstream's own ids of tasks."""
         self.has_client_roots = False
+        self.is_told = False
+        """True if a shared upstream may send questions; the first one ends the sharing."""
+        self.is_used = False
+        """True if a client's call was sent."""
+        self.reads_roots = False
+        """True if the upstream reads its client's roots at its start."""
         self.closing = False
         """True if Portico is closing it."""
         self.exchange: Exchange
@@ -81,6 +101,13 @@ class UpstreamSession:
         self.latest: Caller | None = None
         """The last client with a session that used it."""
         self._watcher = watcher
+        self._roots_asked = asyncio.Event()
+        self._roots_answered = asyncio.Event()
+        self._roots_settled = False
+        self._waiting: Call | None = None
+        """The first call, which is sent when the upstream has the roots."""
+        self._abandoned: Caller | None = None
+        """A client whose call ended without an answer, and may still run at the upstream."""
         self._progress: dict[bytes, Call] = {}
         """By token, the calls that created tasks, whose progress continues."""
 
@@ -125,6 +152,7 @@ class UpstreamSession:
         token = call.request.meta.progress_token
         call.sent_id = id
         self.calls[id] = call
+        self.is_used = True
         self.attach(call.caller)
         try:
             return await exchange.request(
@@ -136,8 +164,18 @@ class UpstreamSession:
                 progress=(lambda raw: _progress(call, raw)) if token else None,
                 is_task=call.is_task,
             )
+        except ServerError:
+            raise
+        except BaseException:
+            self.abandon(call)
+            raise
         finally:
             del self.calls[id]
+
+    def abandon(self, call: Call) -> None:
+        """Record that a call ended without an answer: a later question may still be its."""
+        is_same = self._abandoned is None or self._abandoned is call.caller
+        self._abandoned = call.caller if is_same else _SEVERAL
 
     def attach(self, caller: Caller) -> None:
         """Record that this client uses the session."""
@@ -145,6 +183,28 @@ class UpstreamSession:
         if caller is not self.latest and caller.session is not None:
             self.latest = caller
             self.callers.add(caller)
+
+    @property
+    def awaits_roots(self) -> bool:
+        """True until the upstream has read its client's roots, if it does so at its start."""
+        return self.reads_roots and not self._roots_settled
+
+    async def wait_for_roots(self, call: Call, timeout: float) -> None:
+        """Wait until the upstream has the roots; a modern client gets the question by this call."""
+        self._waiting = call
+        try:
+            async with asyncio.timeout(_START_S):
+                await self._roots_asked.wait()
+            async with asyncio.timeout(min(timeout, _ANSWER_S)):
+                await self._roots_answered.wait()
+                await asyncio.sleep(_SETTLE_S)
+                with contextlib.suppress(McpError):
+                    await self.request("ping", b"{}", timeout=timeout)
+        except TimeoutError:
+            pass  # it reads none this time, or its client does not answer
+        finally:
+            self._waiting = None
+        self._roots_settled = True
 
     def keep_progress(self, call: Call) -> None:
         """Pass on the progress of the task that a call created, for as long as it runs."""
@@ -170,13 +230,26 @@ class UpstreamSession:
         if not self.may_ask and needed_capability(method, {})[0]:
             raise McpError(refused_question(method, self.name), METHOD_NOT_FOUND)
         call, caller = self._target(about, params)
-        if caller is None:
+        capability = needed_capability(method, {})[0]
+        if capability:
+            is_start = capability == "roots" and not self.is_used
+            self._watcher.asked(frozenset({capability, "start"} if is_start else {capability}))
+        if caller is None or (self.is_told and not self._is_certain(call, about)):
             raise McpError(
                 f"{method[:80]} is refused: several clients share this server, and the "
                 "question does not name its call",
                 INTERNAL_ERROR,
             )
-        params = params or b"{}"  # `roots/list` usually has none
+        try:
+            return await self._ask(
+                method, params or b"{}", call, caller
+            )  # roots/list has no params
+        finally:
+            if capability == "roots":
+                self._roots_answered.set()
+
+    async def _ask(self, method: str, params: bytes, call: Call | None, caller: Caller) -> bytes:
+        """Return the client's answer."""
         try:
             fields = msgspec.json.decode(params, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
@@ -187,7 +260,9 @@ class UpstreamSession:
                 call.require_capability(capability, part)
             raise McpError(f"the client does not support {method}", METHOD_NOT_FOUND)
         if capability == "roots":
-            if self.owner is None:
+            self._roots_asked.set()
+            # After a question, no other client's call is sent to a process that all shared.
+            if self.owner is None and not self.is_told:
                 raise McpError("roots/list is refused: several clients share this server")
             self.has_client_roots = True
         if call is None or not call.request.version.modern:  # else the question is part of a result
@@ -198,6 +273,12 @@ class UpstreamSession:
             return await ask_session(caller, method, params)
         except AskError as error:
             raise McpError(str(error), error.code, error.data) from None
+
+    def _is_certain(self, call: Call | None, about: bytes) -> bool:
+        """True if a question on a shared session is this call's, whatever else may still run."""
+        if call is None:
+            return False
+        return about in self.calls or self._abandoned is None or self._abandoned is call.caller
 
     def _on_stream_closed(self, id: bytes) -> None:
         """Close the client's stream as the upstream closed its own."""
@@ -269,7 +350,7 @@ class UpstreamSession:
         if call is not None:
             return call, call.caller
         if self.owner is not None:
-            latest = next(reversed(self.calls.values()), None)
+            latest = next(reversed(self.calls.values()), self._waiting)
             return latest, latest.caller if latest is not None else self.owner
         latest = None
         for call in self.calls.values():

@@ -38,6 +38,7 @@ from portico.wires.wire import Address
 if TYPE_CHECKING:
     from portico.catalog.history import History
 
+_ROOTS_CHANGED = "notifications/roots/list_changed"
 _CALL, _STATIC = MethodKind.CALL, MethodKind.STATIC  # members of an enum are slow to look up
 
 
@@ -77,7 +78,9 @@ class Upstream:
             on_fetched=self._catalog_fetched,
             history=history,
         )
-        self._relay = Relay(self.name, policy, self._pool, self._breaker, self._views.tool)
+        self._relay = Relay(
+            self.name, policy, self._pool, self._breaker, self._views.tool, self.asked
+        )
         self._subscribers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self.warms = False
@@ -182,11 +185,12 @@ class Upstream:
 
     def offered(self) -> Catalog | None:
         """Return the catalog that all clients share; None if it was never fetched."""
-        for _ in range(2):  # the remembered offer may be of the other era
-            self._views.get(self._pool.era(modern=False))
-        shared = [view.catalog for view in self._views if view.name in (MODERN, LEGACY)]
-        known = [catalog for catalog in shared if catalog is not None]
-        return max(known, key=lambda catalog: catalog.whole.taken, default=None)
+        if self._views.get(LEGACY).catalog is None and not self._pool.supports.get(MODERN):
+            self._views.get(MODERN)
+        # That of the same era each time, so that nothing changes only because both are in use.
+        known = [self._views.get(era).catalog for era in (LEGACY, MODERN) if era in self._views]
+        found = [catalog for catalog in known if catalog is not None]
+        return max(found, key=lambda catalog: catalog.confirmed, default=None)
 
     async def fetch_catalog(self) -> None:
         """Fetch the catalog that all clients share; raises McpError or TargetError."""
@@ -321,13 +325,7 @@ class Upstream:
         """Replace another upstream; its clients keep their log levels and subscriptions."""
         self.starts += before.starts
         self._callers.sessions |= before._callers.sessions
-        subscriptions = [
-            (client_session, uri)
-            for connection in before._pool
-            for uri, holders in connection.subscriptions.items()
-            for client_session in holders
-        ]
-        self._background.start(self._resubscribe(subscriptions))
+        self._background.start(self._resubscribe(_subscriptions(before._pool)))
 
     async def _resubscribe(self, subscriptions: Iterable[tuple[Session, str]]) -> None:
         for client_session, uri in subscriptions:
@@ -340,8 +338,11 @@ class Upstream:
         """Forward a client's notification in the background."""
         caller = self._callers.of(request, context)
         modern = request.version.modern
-        if self._pool.is_own(caller, modern) and caller.session is None:
+        is_own = self._pool.is_own(caller, modern)
+        if is_own and caller.session is None:
             return  # the notification does not identify its call
+        if not is_own and request.method == _ROOTS_CHANGED:
+            return  # a shared process has no client's roots
         try:
             session = self._pool.for_subscriptions(caller, modern).open_session
         except TargetError:
@@ -369,8 +370,15 @@ class Upstream:
 
     def opened(self, connection: UpstreamConnection, session: UpstreamSession) -> None:
         """Record the era of a new session, and refresh its view."""
+        supported = self._pool.supports.copy()
         self._pool.session_opened(connection, session)
+        if self._pool.supports != supported:
+            self._views.save()
         self._views.opened(connection.view, session)
+        if self.policy.is_gateway and connection.view in (MODERN, LEGACY):
+            view = self._views.get(connection.view)
+            if view.catalog is None:  # kept, so that the next start begins in this era
+                self._views.fetch_catalog(view, session)
 
     def list_changed(self, session: UpstreamSession, kind: str) -> None:
         """Fetch all lists again, at a limited rate."""
@@ -386,6 +394,16 @@ class Upstream:
         change = Change("resources", uri, params)
         self._views.publish(change)
         self._notify_watchers(change)
+
+    def asked(self, what: frozenset[str]) -> None:
+        """Record questions of the upstream; after the first, its clients leave a shared process."""
+        if what <= self._pool.asks:
+            return
+        left = self._pool.asked(what)
+        self._background.start(self._resubscribe(_subscriptions(left)))
+        for connection in left:
+            connection.subscriptions.clear()
+        self._views.save()
 
     # Shutdown and status.
 
@@ -451,6 +469,16 @@ class Upstream:
             },
             "changes": [] if self._history is None else self._history.recent(),
         }
+
+
+def _subscriptions(connections: Iterable[UpstreamConnection]) -> list[tuple[Session, str]]:
+    """Return the subscribers over these connections, each with the URI of a resource."""
+    return [
+        (client_session, uri)
+        for connection in connections
+        for uri, holders in connection.subscriptions.items()
+        for client_session in holders
+    ]
 
 
 def _strip_questions(request: Request) -> Request:
