@@ -43,6 +43,7 @@ from portico.state.pending import Pending
 _STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTIFICATION
 
 
+_PREFIX = "notifications/"
 _OWN_NOTIFICATIONS = ("notifications/initialized", "notifications/cancelled")
 """Notifications that are not passed to providers."""
 
@@ -188,8 +189,11 @@ class Core:
         return Response(id=request.id, result=page)
 
     def _notice(self, request: Request, context: Context) -> Response:
-        """Pass a notification to the providers that accept it."""
-        if request.method not in _OWN_NOTIFICATIONS:
+        """Pass a notification to the providers that accept it, unless it is a request without an
+        id, or a notification of another version."""
+        method = request.method
+        is_known = request.meaning is not None or method not in KNOWN
+        if is_known and method.startswith(_PREFIX) and method not in _OWN_NOTIFICATIONS:
             for notice in self._notices:
                 notice(request, context)
         return NOTHING

@@ -127,7 +127,10 @@ class Router:
         return handle
 
     def on_notification(self, request: Request, context: Context) -> None:
-        """Pass a client's notification to all members."""
+        """Pass a client's notification to all members, unless the protocol does not have it; each
+        member forwards only its own."""
+        if request.meaning is None:
+            return
         for name in self._exposure.servers():
             self._registry.members[name].on_notification(request, context)
 

@@ -85,6 +85,8 @@ class UpstreamSession:
         self.hides_tasks = False
         """True if clients never see the upstream's own ids of tasks."""
         self.has_client_roots = False
+        self.asked_tokens: dict[Any, Caller] = {}
+        """The progress tokens of questions that wait for an answer, and who has them."""
         self.is_told = False
         """True if a shared upstream may send questions; the first one ends the sharing."""
         self.is_used = False
@@ -267,12 +269,17 @@ class UpstreamSession:
             self.has_client_roots = True
         if call is None or not call.request.version.modern:  # else the question is part of a result
             params = for_session(caller.session, method, params, self.name)
+        token = progress_token(fields.get("_meta"))
+        if token is not None:
+            self.asked_tokens[token] = caller
         try:
             if call is not None:
                 return await call.ask(method, params)
             return await ask_session(caller, method, params)
         except AskError as error:
             raise McpError(str(error), error.code, error.data) from None
+        finally:
+            self.asked_tokens.pop(token, None)
 
     def _is_certain(self, call: Call | None, about: bytes) -> bool:
         """True if a question on a shared session is this call's, whatever else may still run."""
@@ -388,3 +395,9 @@ def _progress_message(call: Call, params: bytes) -> bytes:
     fields = members(params)
     fields["progressToken"] = Raw(call.request.meta.progress_token)
     return notification("notifications/progress", encode(fields))
+
+
+def progress_token(fields: Any) -> str | int | None:
+    """Return the progress token among these fields; None if there is none."""
+    token = fields.get("progressToken") if isinstance(fields, dict) else None
+    return token if isinstance(token, str | int) else None

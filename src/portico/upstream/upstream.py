@@ -32,12 +32,13 @@ from portico.upstream.installs import INSTALLING
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import Relay
 from portico.upstream.rpc_error import ServerError
-from portico.upstream.session import UpstreamSession
+from portico.upstream.session import UpstreamSession, progress_token
 from portico.wires.wire import Address
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
 
+_PROGRESS = "notifications/progress"
 _ROOTS_CHANGED = "notifications/roots/list_changed"
 _CALL, _STATIC = MethodKind.CALL, MethodKind.STATIC  # members of an enum are slow to look up
 
@@ -347,8 +348,14 @@ class Upstream:
             session = self._pool.for_subscriptions(caller, modern).open_session
         except TargetError:
             return  # the limit of per-client processes is reached: there is no session
-        if session is not None and session.modern == modern:
-            self._background.start(self._notify(session, request))
+        if session is None or session.modern != modern:
+            return
+        if self.policy.is_gateway and request.method == _PROGRESS:
+            # Of all servers, it is for the one whose question the client works on.
+            token = progress_token(request.decode())
+            if token is None or session.asked_tokens.get(token) is not caller:
+                return
+        self._background.start(self._notify(session, request))
 
     async def _notify(self, session: UpstreamSession, notice: Request) -> None:
         try:
