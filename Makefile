@@ -49,13 +49,24 @@ setup: .venv/.stamp .tools/.stamp ## install everything into .venv and .tools
 	@ln -sfn ../../.tools/node_modules tests/ts/node_modules
 	@touch $@
 
-# A real agent for the tests of delegation, in a folder of its own: it is large, and nothing else needs it.
+# Real agents for the tests of delegation, in a folder of their own: they are large, and nothing else needs them.
 .PHONY: agents
-agents: .agents/.stamp ## install the real agent of the tests into .agents
+agents: .agents/.stamp ## install the real agents of the tests into .agents
 
 .agents/.stamp: tools/agents/package.json .tools/.stamp
 	@rm -rf .agents && mkdir .agents && cp tools/agents/package.json .agents/
 	npm install --prefix .agents --ignore-scripts --no-package-lock --engine-strict=false \
+		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
+	@touch $@
+
+# More of them, over a gigabyte, for the long forms of tests only. Their install scripts, which do not run, would only copy
+# each program out of its platform's package; the tests start it from there.
+.PHONY: clients
+clients: .clients/.stamp ## install large real clients and agents into .clients, for make soak
+
+.clients/.stamp: tools/clients/package.json .tools/.stamp
+	@rm -rf .clients && mkdir .clients && cp tools/clients/package.json .clients/
+	npm install --prefix .clients --ignore-scripts --no-package-lock --engine-strict=false \
 		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
 	@touch $@
 
@@ -83,7 +94,7 @@ test: setup agents check ## everything: checks, unit tests and the slow suites
 
 # One at a time: each wants the machine for itself.
 .PHONY: soak
-soak: setup ## the long forms of the tests that have one; keeps the result in docs/soak.md
+soak: setup agents clients ## the long forms of the tests that have one; keeps the result in docs/soak.md
 	$(call apt,{ command -v wrk && command -v haproxy; },wrk haproxy)
 	$(BIN)/python -m tests.soak
 
@@ -132,6 +143,6 @@ format: .venv/.stamp ## fix what ruff can fix
 
 .PHONY: clean
 clean: ## remove everything the other targets made
-	rm -rf .venv .tools .agents .pins .bench .run tests/ts/node_modules build dist
+	rm -rf .venv .tools .agents .clients .pins .bench .run tests/ts/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,8 +9,9 @@ import pytest
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed, LoginRequired
 from portico.agents.probe import probe
+from portico.agents.run_turn import run_turn
 from portico.config.agents_schema import AgentTimeouts
-from tests.agents.rig import launch, log_of
+from tests.agents.rig import FakePort, launch, log_of, prompt
 
 
 async def test_a_probe_shows_what_the_agent_is_and_sends_no_prompt(tmp_path: Path) -> None:
@@ -42,6 +43,19 @@ async def test_a_probe_raises_why_the_agent_cannot_be_used(
     agent = launch(script={"answers": {"session/new": answer}}, timeouts=AgentTimeouts(start=0.5))
     with pytest.raises(error, match=message):
         await probe(agent, str(tmp_path))
+
+
+async def test_a_mode_that_the_agent_does_not_know_is_named(tmp_path: Path) -> None:
+    failure = {"error": {"code": -32602, "message": "no such mode"}}
+    agent = launch(script={"answers": {"session/set_mode": failure}}, mode="read-only")
+    expected = "fake rejected the mode 'read-only': no such mode (-32602); "
+    for run in (probe(agent, str(tmp_path)), run_turn(agent, prompt(tmp_path), FakePort())):
+        with pytest.raises(AgentFailed) as raised:
+            await run
+        assert (
+            str(raised.value)
+            == f"{expected}install its newest version, or set another mode in the config"
+        )
 
 
 async def test_a_failed_handshake_names_the_agent(tmp_path: Path) -> None:

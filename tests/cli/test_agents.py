@@ -22,6 +22,7 @@ CONFIG = """
 [[agents]]
 id = "shell"
 command = "/bin/sh"
+supervised = true
 capabilities = ["code", "docs"]
 rate_limit = { requests_per_minute = 2, cost_per_day = 1.5 }
 
@@ -77,7 +78,10 @@ def test_the_list_has_the_state_and_the_quota_of_each_agent(
     ]
     assert "2 requests/min, 1.5 cost/day" in lines[2]
     assert lines[5].startswith("  line: agents[1].args[0]: MISSING is not set")
-    assert lines[6] == "  line: unsupervised, as it cannot request permissions"
+    assert [line for line in lines if "unsupervised" in line] == [
+        "  line: unsupervised: an agent of kind line cannot request permissions",
+        "  off: unsupervised: an agent without a preset may not request permissions",
+    ]
     # A command that only shows something leaves nothing behind.
     assert not (tmp_path / "home").exists()
 

@@ -1,5 +1,6 @@
 """The agents of a config: their keys, presets and variables, and each mistake with its line."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portico.agents.configured_agent import launch_of
 from portico.config.agent_presets import PRESETS
 from portico.config.agents_schema import (
     AgentCallbacks,
@@ -51,6 +53,7 @@ pool = { min = 2, max_age_s = 60 }
 timeouts = { start = 5, idle = 6, hard = 7 }
 mode = "plan"
 options = { model = "small", fast = true }
+supervised = true
 auth_method = "key"
 login = "coder login"
 worktree = true
@@ -137,6 +140,7 @@ def test_all_keys_of_agents_are_read(tmp_path: Path) -> None:
         timeouts=AgentTimeouts(start=5.0, idle=6.0, hard=7.0),
         mode="plan",
         options={"model": "small", "fast": True},
+        supervised=True,
         auth_method="key",
         login="coder login",
         worktree=True,
@@ -343,8 +347,122 @@ def test_a_rule_that_never_matches_is_rejected(
 
 def test_a_rule_may_begin_at_the_root_or_in_the_home_folder(tmp_path: Path) -> None:
     rules = ("read:~/.ssh/**", "read:/etc/**", "edit:app/[id]", "*:a..b", "edit:{{name}}")
-    text = agent(f"permissions = {{ deny = {list(rules)} }}")
+    text = agent(f"supervised = true\npermissions = {{ deny = {list(rules)} }}")
     assert agents(tmp_path, text).entries["a"].permissions.deny == rules
+
+
+POLICY = 'permissions = { deny = ["edit", "execute"] }'
+UNKNOWN = "an agent without a preset may not request permissions; use a preset"
+IF_IT_DOES = "or add supervised = true if it does"
+
+
+def of_preset(name: str, *lines: str) -> str:
+    return "\n".join(["[[agents]]", 'id = "x"', f'preset = "{name}"', *lines, ""])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_tells_its_agent_to_ask(name: str, tmp_path: Path) -> None:
+    found = agents(tmp_path, of_preset(name, POLICY)).entries["x"]
+    assert found.mode == PRESETS[name].modes[0]
+    assert (found.is_supervised, found.unsupervised_because) == (True, "")
+    assert launch_of(found).mode == found.mode
+    assert launch_of(found).env == PRESETS[name].env
+
+
+def test_opencode_is_told_to_ask_in_its_variables(tmp_path: Path) -> None:
+    found = agents(tmp_path, of_preset("opencode", POLICY)).entries["x"]
+    told = json.loads(found.env["OPENCODE_CONFIG_CONTENT"])
+    of_modes = [told["agent"][mode] for mode in PRESETS["opencode"].modes]
+    rules = [one["permission"] for one in (told, *of_modes)]
+    for one in rules:
+        assert [one[key] for key in ("*", "bash", "edit", "external_directory")] == ["ask"] * 4
+
+
+def test_the_rules_of_claude_that_allow_do_not_apply_under_a_policy(tmp_path: Path) -> None:
+    plain = agents(tmp_path, of_preset("claude")).entries["x"]
+    bound = agents(tmp_path, of_preset("claude", POLICY)).entries["x"]
+    assert launch_of(plain).session_meta == {}
+    assert launch_of(bound).session_meta == PRESETS["claude"].session_meta
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (agent(POLICY), UNKNOWN),
+        (agent('permissions = { allow = ["read"] }'), UNKNOWN),
+        (agent('permissions = { ask_about = ["edit:src/**"], default = "allow" }'), UNKNOWN),
+        (agent('permissions = { default = "deny" }'), UNKNOWN),
+        (
+            of_preset("codex", POLICY, 'mode = "agent-full-access"'),
+            "in mode agent-full-access, Codex may not request all permissions; remove that setting",
+        ),
+        (
+            of_preset("claude", POLICY, 'options = { mode = "acceptEdits" }'),
+            "in mode acceptEdits, Claude Agent may not request all permissions; "
+            "remove that setting",
+        ),
+        (
+            of_preset("opencode", POLICY, 'env = { OPENCODE_CONFIG_CONTENT = "{}" }'),
+            "with OPENCODE_CONFIG_CONTENT, OpenCode may not request all permissions; "
+            "remove that setting",
+        ),
+        (
+            of_preset("opencode", POLICY, """env = { OPENCODE_PERMISSION = '"allow"' }"""),
+            "with OPENCODE_PERMISSION, OpenCode may not request all permissions; "
+            "remove that setting",
+        ),
+        (
+            of_preset("gemini", POLICY, 'args = ["--acp", "--allowed-tools=write_file"]'),
+            "with --allowed-tools, Gemini CLI may not request all permissions; remove that setting",
+        ),
+    ],
+)
+def test_a_policy_is_rejected_for_an_agent_that_may_not_ask(
+    text: str, why: str, tmp_path: Path
+) -> None:
+    (problem,) = problems(tmp_path, text)
+    place, _, said = problem.partition(": cannot be enforced: ")
+    assert place.endswith("agents[0].permissions")
+    assert said == f"{why}, {IF_IT_DOES}"
+    vouched = text.replace("[[agents]]\n", "[[agents]]\nsupervised = true\n")
+    (found,) = agents(tmp_path, vouched).entries.values()
+    assert found.is_supervised
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        agent(""),
+        agent('permissions = { default = "allow", allow = ["read"] }'),
+        agent('permissions = { ask = "model", timeout_s = 9 }'),
+        of_preset("codex", 'mode = "agent-full-access"'),
+    ],
+)
+def test_an_agent_that_may_not_ask_is_unsupervised_and_needs_no_policy(
+    text: str, tmp_path: Path
+) -> None:
+    (found,) = agents(tmp_path, text).entries.values()
+    assert not found.is_supervised
+
+
+def test_a_rule_about_reads_that_a_preset_does_not_ask_for_is_rejected(tmp_path: Path) -> None:
+    text = of_preset("qwen", 'permissions = { deny = ["edit", "read"], ask_about = ["search:a"] }')
+    why = "cannot be enforced: Qwen Code reads its folder without a request; "
+    how = "remove it, and keep from that folder what it must not read"
+    assert problems(tmp_path, text) == [
+        f"portico.toml:4: agents[0].permissions.deny[1]: {why}{how}",
+        f"portico.toml:4: agents[0].permissions.ask_about[0]: {why}{how}",
+    ]
+    outside = 'permissions = { deny = ["read:~/.ssh/**", "*:.git/**"], allow = ["read"] }'
+    assert agents(tmp_path, of_preset("qwen", outside)).entries["x"].is_supervised
+    served = 'callbacks = { fs = "read" }\npermissions = { deny = ["read:a"] }'
+    assert agents(tmp_path, of_preset("qwen", served)).entries["x"].is_supervised
+
+
+def test_a_preset_wins_over_arguments_that_set_another_mode(tmp_path: Path) -> None:
+    text = of_preset("qwen", POLICY, 'args = ["--acp", "--yolo"]')
+    found = agents(tmp_path, text).entries["x"]
+    assert (found.mode, found.is_supervised) == ("default", True)
 
 
 def test_an_agent_without_a_preset_has_no_login_of_its_own(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def acp(*steps: Any, script: Mapping[str, Any] | None = None, **keys: Any) -> Ta
         "command": sys.executable,
         "args": ["-I", "-S", str(FAKE), json.dumps({**whole, **(script or {})})],
         "capabilities": ["code"],
+        "supervised": True,
         "pool": {"max": 0},
         **keys,
     }

@@ -47,7 +47,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "first": acp({"say": "first"}, priority=9),
         "second": acp({"say": "second"}, capabilities=["code", "docs"], priority=5),
         "off": acp(enabled=False, capabilities=["code", "secret"]),
-        "missing": {"command": "no-such-agent", "capabilities": ["rare", "gone"], "priority": 9},
+        "missing": {
+            "command": "no-such-agent",
+            "supervised": True,
+            "capabilities": ["rare", "gone"],
+            "priority": 9,
+        },
         "broken": acp(script={"exit_at_once": 3, "why": "no key\n"}, capabilities=["rare"]),
         "spare": acp({"say": "spare"}, capabilities=["rare"], priority=-0),
         "future": acp(script={"version": 2}, capabilities=["next"]),

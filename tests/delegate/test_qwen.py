@@ -10,7 +10,8 @@ from mcp import Client
 from mcp.client.session import ClientRequestContext
 
 from tests.delegate.qwen import QwenGateway
-from tests.support.model_server import USAGE, calls, model_server, says, stalls
+from tests.support.model_dialects import USAGE
+from tests.support.model_server import calls, model_server, says, stalls
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("qwen")]
 

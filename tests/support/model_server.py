@@ -1,4 +1,4 @@
-"""A model server on loopback that speaks OpenAI's chat completions, and follows a script.
+"""A model server on loopback that follows a script, through each interface that agents use.
 
 A prompt is recognised by a word near its end: agents put reminders in front. Its steps are taken in
 turn, as an agent calls the model again with the result of each tool; which step is next follows
@@ -7,25 +7,13 @@ from the messages alone, so an agent may repeat a call, or continue its history 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
-Message = dict[str, Any]
-USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-"""The usage that every answer reports."""
-_MODEL = "scripted"
+from tests.support.model_dialects import DIALECTS, Message, Step
+
 _MAX_PROMPT = 200
-
-
-class Step(NamedTuple):
-    """One answer of the model: text in chunks, then perhaps a tool call, or no end at all."""
-
-    chunks: tuple[str, ...] = ()
-    tool: str = ""
-    arguments: Mapping[str, Any] = {}
-    stalls: bool = False
-
 
 Script = Mapping[str, Sequence[Step]]
 """The steps of each prompt, by the word in it."""
@@ -86,19 +74,21 @@ class ModelServer:
         fields = (line.partition(":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in fields}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        if not first.startswith("POST /v1/chat/completions "):
+        dialect = next((one for one in DIALECTS if one.path in first.split("?")[0]), None)
+        if not first.startswith("POST ") or dialect is None:
             self.unexpected.append(first)
             writer.write(_response("404 Not Found", "application/json", b"{}"))
             return
         request = json.loads(body)
         self.requests.append(request)
-        step = self._step(request)
-        if not request.get("stream"):
-            whole = json.dumps(_whole(step, request)).encode()
+        messages = dialect.messages(request)
+        step, id = self._step(messages, bool(request.get("tools"))), f"call-{len(messages)}"
+        if not request.get("stream") and ":stream" not in first:
+            whole = json.dumps(dialect.whole(step, id)).encode()
             writer.write(_response("200 OK", "application/json", whole))
             return
         writer.write(_response("200 OK", "text/event-stream"))
-        for chunk in _chunks(step, request):
+        for chunk in dialect.chunks(step, id):
             writer.write(_event(chunk))
             await writer.drain()
         if step.stalls:
@@ -106,11 +96,10 @@ class ModelServer:
             await reader.read()  # until the agent closes the connection
             self.hung_up.set()
             return
-        writer.write(b"data: [DONE]\n\n")
+        writer.write(dialect.last)
 
-    def _step(self, request: Message) -> Step:
+    def _step(self, messages: list[Message], has_tools: bool) -> Step:
         """Return the step that is due: one for each answer since the prompt."""
-        messages: list[Message] = request["messages"]
         for place in reversed(range(len(messages))):
             if messages[place]["role"] != "user":
                 continue
@@ -118,7 +107,8 @@ class ModelServer:
             for word, steps in self.script.items():
                 if word in text:
                     taken: int = sum(one["role"] == "assistant" for one in messages[place:])
-                    return steps[min(taken, len(steps) - 1)]
+                    step = steps[min(taken, len(steps) - 1)]
+                    return says("A title.") if step.tool and not has_tools else step
         self.unexpected.append(_text(messages[-1])[-500:])
         return says("I have no script for this.")
 
@@ -135,57 +125,16 @@ async def model_server(script: Script) -> AsyncIterator[ModelServer]:
         server.close()
 
 
-def _chunks(step: Step, request: Message) -> Iterator[Message]:
-    """The chunks of a streamed answer, up to the one with its usage."""
-    yield _chunk({"role": "assistant", "content": ""})
-    for text in step.chunks:
-        yield _chunk({"content": text})
-    if step.stalls:
-        return
-    if step.tool:
-        (call,) = _tool_calls(step, request)
-        given = call["function"]["arguments"]
-        half = len(given) // 2
-        function = {**call["function"], "arguments": given[:half]}
-        yield _chunk({"tool_calls": [{**call, "index": 0, "function": function}]})
-        yield _chunk({"tool_calls": [{"index": 0, "function": {"arguments": given[half:]}}]})
-    yield _chunk({}, "tool_calls" if step.tool else "stop")
-    yield {**_chunk({}), "choices": [], "usage": USAGE}
-
-
-def _chunk(delta: Message, finish: str | None = None) -> Message:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    about = {"id": "chat-1", "object": "chat.completion.chunk", "created": 0, "model": _MODEL}
-    return {**about, "choices": [choice]}
-
-
-def _whole(step: Step, request: Message) -> Message:
-    message: Message = {"role": "assistant", "content": "".join(step.chunks)}
-    if step.tool:
-        message["tool_calls"] = _tool_calls(step, request)
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": "tool_calls" if step.tool else "stop",
-    }
-    about = {"id": "chat-1", "object": "chat.completion", "created": 0, "model": _MODEL}
-    return {**about, "choices": [choice], "usage": USAGE}
-
-
-def _tool_calls(step: Step, request: Message) -> list[Message]:
-    function = {"name": step.tool, "arguments": json.dumps(step.arguments)}
-    return [{"id": f"call-{len(request['messages'])}", "type": "function", "function": function}]
-
-
 def _text(message: Message) -> str:
     content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    return "\n".join(part.get("text", "") for part in content)
+    return "\n".join(part.get("text") or "" for part in content)
 
 
 def _event(message: Message) -> bytes:
-    return b"data: " + json.dumps(message).encode() + b"\n\n"
+    name = f"event: {message['type']}\n" if "type" in message else ""
+    return f"{name}data: {json.dumps(message)}\n\n".encode()
 
 
 def _response(status: str, content_type: str, body: bytes = b"") -> bytes:

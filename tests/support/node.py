@@ -1,4 +1,4 @@
-"""The Node 22 tools of `make setup` and the agent of `make agents`, and how to run them."""
+"""The tools of `make setup`, the programs of `make agents` and `make clients`, and their use."""
 
 import os
 import subprocess
@@ -8,6 +8,7 @@ from tests.support.shared import ROOT, unavailable
 
 _TOOLS = ROOT / ".tools"
 _AGENTS = ROOT / ".agents"
+_CLIENTS = ROOT / ".clients" / "node_modules"
 _SCOPE = _TOOLS / "node_modules" / "@modelcontextprotocol"
 
 
@@ -44,6 +45,26 @@ def acp_schema(name: str) -> Path:
 def qwen() -> Path:
     """Return the script of Qwen Code, a real agent."""
     return _present(_AGENTS / "node_modules" / "@qwen-code" / "qwen-code" / "cli.js", "agents")
+
+
+def gemini() -> Path:
+    """Return the script of Gemini CLI."""
+    folder = _AGENTS / "node_modules" / "@google" / "gemini-cli"
+    return _present(folder / "bundle" / "gemini.js", "agents")
+
+
+def acp_adapter(name: str) -> Path:
+    """Return the script of an adapter to ACP, such as `codex-acp`."""
+    return _present(_CLIENTS / "@agentclientprotocol" / name / "dist" / "index.js", "clients")
+
+
+def platform_binary(pattern: str) -> Path:
+    """Return the program of a client in its platform's package, such as `opencode-*/bin/opencode`.
+
+    Of several, the last: that for older processors.
+    """
+    found = sorted(_CLIENTS.glob(pattern))
+    return found[-1] if found else _present(_CLIENTS / pattern, "clients")
 
 
 def ts(name: str) -> Path:

@@ -163,7 +163,7 @@ class AcpConnection:
 
     async def new_session(self, cwd: str, servers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Create a session; return the result with its id."""
-        result = await self.request("session/new", {"cwd": cwd, "mcpServers": list(servers)})
+        result = await self.request("session/new", self._session(cwd, servers))
         if not text(result.get("sessionId")):
             why = f"{self.launch.name} created a session without an id"
             raise AgentFailed(why, kind="protocol", server=self.launch.name)
@@ -183,8 +183,14 @@ class AcpConnection:
         if not self.resume_method:
             why = f"{self.launch.name} cannot continue a session: start a new task instead"
             raise AgentFailed(why, kind="unsupported", server=self.launch.name)
-        params = {"sessionId": id, "cwd": cwd, "mcpServers": list(servers)}
+        params = {"sessionId": id, **self._session(cwd, servers)}
         return await self.request(self.resume_method, params)
+
+    def _session(self, cwd: str, servers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The params that open a session in every way."""
+        meta = self.launch.session_meta
+        about: dict[str, Any] = {"_meta": dict(meta)} if meta else {}
+        return {"cwd": cwd, "mcpServers": list(servers), **about}
 
     async def close_session(self, id: str) -> None:
         """Close a session, if the agent supports that; failures do not matter."""
@@ -197,8 +203,14 @@ class AcpConnection:
             pass
 
     async def set_mode(self, session_id: str, mode: str) -> None:
-        """Set the mode of a session."""
-        await self.request("session/set_mode", {"sessionId": session_id, "modeId": mode})
+        """Set the mode of a session; without it, the agent may not request permissions."""
+        try:
+            await self.request("session/set_mode", {"sessionId": session_id, "modeId": mode})
+        except McpError as error:
+            name = self.launch.name
+            why = f"{name} rejected the mode {mode!r}: {one_line(error)} ({error.code})"
+            how = "install its newest version, or set another mode in the config"
+            raise AgentFailed(f"{why}; {how}", kind="refused", server=name) from None
 
     async def set_config_option(self, session_id: str, id: str, value: str | bool) -> None:
         """Set a config option of a session."""

@@ -110,6 +110,7 @@ def as_data(
         "description": entry.description,
         "kind": entry.kind,
         "supervised": entry.is_supervised,
+        "unsupervised_because": entry.unsupervised_because,
         "state": state_of(candidate),
         "reason": candidate.problem or ("" if candidate.over is None else str(candidate.over)),
         "capabilities": list(entry.capabilities),

@@ -9,6 +9,7 @@ def launch_of(entry: AgentEntry) -> AgentLaunch:
 
     Its process runs in the folder of the task, for which `entry.cwd` is only a default.
     """
+    preset = entry.known if entry.permissions.restricts else None
     return AgentLaunch(
         name=entry.id,
         argv=(entry.command, *entry.args),
@@ -21,4 +22,5 @@ def launch_of(entry: AgentEntry) -> AgentLaunch:
         config_options=entry.options,
         auth_method=entry.auth_method,
         login=entry.login_command,
+        session_meta={} if preset is None else preset.session_meta,
     )

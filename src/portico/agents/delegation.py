@@ -49,6 +49,8 @@ class AgentLaunch(Struct, frozen=True, kw_only=True):
     callbacks: AgentCallbacks = AgentCallbacks()
     mode: str = ""
     """The session mode to set."""
+    session_meta: Mapping[str, Any] = _NO_PAIRS
+    """The `_meta` of its sessions."""
     config_options: Mapping[str, str | bool] = _NO_OPTIONS
     """The config options of the session to set, by their ids."""
     auth_method: str = ""

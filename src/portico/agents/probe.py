@@ -23,8 +23,10 @@ async def probe(launch: AgentLaunch, folder: str) -> AgentProfile:
     await connection.open()
     try:
         async with asyncio.timeout(launch.timeouts.start):
-            result = await connection.new_session(folder, [])
-            await connection.close_session(result["sessionId"])
+            id = (await connection.new_session(folder, []))["sessionId"]
+            if launch.mode:
+                await connection.set_mode(id, launch.mode)
+            await connection.close_session(id)
     except TimeoutError:
         raise connection.start_timeout() from None
     except McpError as error:

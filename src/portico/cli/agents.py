@@ -170,7 +170,7 @@ def _list(path: str, agents: list[dict[str, Any]], as_json: bool) -> int:
         for line in figures(agent["totals"]):
             screen.print(f"  {agent['id']}: {line}", "dim")
         if not agent["supervised"]:
-            screen.print(f"  {agent['id']}: unsupervised, as it cannot request permissions")
+            screen.print(f"  {agent['id']}: unsupervised: {agent['unsupervised_because']}")
     return 0
 
 

@@ -1,6 +1,12 @@
-"""Presets of well-known agents: how each is started, and its quirks, as data."""
+"""Presets of well-known agents: how each is started and supervised, and its quirks, as data.
 
+An agent requests permissions only in some of its modes, or with some settings of its own. A preset
+sets them over the user's own settings of this agent: without requests, a policy has no effect.
+"""
+
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,6 +21,18 @@ _OF_CODING_AGENTS = (
 )
 
 
+_CLAUDE_ASKS = {"ask": ["Bash", "Edit", "Write", "NotebookEdit", "WebFetch", "WebSearch", "mcp__*"]}
+"""Rules of Claude Code; `ask` wins over `allow`."""
+
+_OPENCODE_ASKS = {
+    "*": "ask",
+    "read": {"*": "allow", "*.env": "ask", "*.env.*": "ask", "*.env.example": "allow"},
+    **dict.fromkeys(("list", "glob", "grep", "lsp", "todoread", "todowrite"), "allow"),
+    **dict.fromkeys(("bash", "edit", "webfetch", "external_directory", "doom_loop"), "ask"),
+}
+"""Rules of OpenCode. The last one wins, so every key that its own config may have is set."""
+
+
 class AgentPreset(Struct, frozen=True, kw_only=True):
     """The defaults of one agent: each applies to a key that the config does not set."""
 
@@ -25,6 +43,12 @@ class AgentPreset(Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """Merged with the config's own variables, which win."""
     capabilities: tuple[str, ...] = _OF_CODING_AGENTS
+    modes: tuple[str, ...]
+    """The session modes in which it requests permissions; the first is set."""
+    overrides: tuple[str, ...] = ()
+    """Arguments and variables with which a config would let it do more without a request."""
+    session_meta: Mapping[str, Any] = {}
+    """The `_meta` of its sessions under a policy: its own rules that allow a tool do not apply."""
     package: str
     """The npm package with its command."""
     former: tuple[str, ...] = ()
@@ -42,8 +66,7 @@ PRESETS: Mapping[str, AgentPreset] = {
         name="Qwen Code",
         description="Alibaba's coding agent",
         command="qwen",
-        # Its own default mode lets a model approve each tool call.
-        args=("--acp", "--approval-mode", "default"),
+        args=("--acp",),
         env={
             # One process instead of three, and half the memory.
             "QWEN_CODE_NO_RELAUNCH": "1",
@@ -51,6 +74,9 @@ PRESETS: Mapping[str, AgentPreset] = {
             "QWEN_CODE_LEGACY_MCP_BLOCKING": "1",
             "NO_COLOR": "1",
         },
+        # Its own default mode lets a model approve each tool call.
+        modes=("default", "plan"),
+        overrides=("--allowed-tools",),
         package="@qwen-code/qwen-code",
         login="qwen",
         notes=("a second prompt in a busy session fails the first one",),
@@ -61,6 +87,8 @@ PRESETS: Mapping[str, AgentPreset] = {
         command="gemini",
         args=("--acp",),
         env={"GEMINI_CLI_NO_RELAUNCH": "1", "NO_COLOR": "1"},
+        modes=("default", "plan"),
+        overrides=("--allowed-tools", "--policy", "--admin-policy"),
         package="@google/gemini-cli",
         login="gemini",
         refused_fs=dict.fromkeys(
@@ -76,6 +104,8 @@ PRESETS: Mapping[str, AgentPreset] = {
         description="Anthropic's coding agent",
         command="claude-agent-acp",
         env={"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"},
+        modes=("default", "plan"),
+        session_meta={"claudeCode": {"options": {"settings": {"permissions": _CLAUDE_ASKS}}}},
         package="@agentclientprotocol/claude-agent-acp",
         former=("claude-code-acp",),
         login="claude /login",
@@ -85,19 +115,34 @@ PRESETS: Mapping[str, AgentPreset] = {
         description="OpenAI's coding agent",
         command="codex-acp",
         env={"NO_BROWSER": "1"},
+        # In its own default mode, it edits the files of the task's folder without a request.
+        modes=("read-only",),
         package="@agentclientprotocol/codex-acp",
         login="codex login",
-        notes=("it runs shells in its own sandbox, and requests few permissions",),
+        notes=("it runs commands that only read without a request, in a sandbox of its own",),
     ),
     "opencode": AgentPreset(
         name="OpenCode",
         description="an open-source coding agent",
         command="opencode",
         args=("acp",),
-        env={"OPENCODE_DISABLE_AUTOUPDATE": "1"},
+        env={
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            # By itself it requests almost nothing. This wins over the files of user and project.
+            "OPENCODE_CONFIG_CONTENT": json.dumps(
+                {
+                    "permission": _OPENCODE_ASKS,
+                    "agent": {
+                        name: {"permission": _OPENCODE_ASKS}
+                        for name in ("build", "plan", "general")
+                    },
+                }
+            ),
+        },
+        modes=("build", "plan"),
+        overrides=("OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION"),
         package="opencode-ai",
         login="opencode auth login",
-        notes=("it requests permissions only where its own config requires that",),
     ),
 }
 """The presets by name."""

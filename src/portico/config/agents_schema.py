@@ -58,6 +58,13 @@ class AgentPermissions(Struct, frozen=True, kw_only=True):
     always: Annotated[bool, flag] = False
     """Whether an option that allows all further requests may be chosen."""
 
+    @property
+    def restricts(self) -> bool:
+        """True if its rules or its default withhold something that an agent might do."""
+        if self.deny or self.ask_about or self.default == "deny":
+            return True
+        return bool(self.allow) and self.default == "ask"
+
 
 class AgentCallbacks(Struct, frozen=True, kw_only=True):
     """The services that an agent may request from Portico, within its task's folder."""
@@ -123,6 +130,8 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
     """The session mode to set, by the agent's own name for it."""
     options: Annotated[Mapping[str, str | bool], session_options] = field(default_factory=dict)
     """The session's config options to set, by the agent's own ids."""
+    supervised: Annotated[bool, flag] = False
+    """Whether its user knows that it requests permissions; a preset knows that by itself."""
     auth_method: Annotated[str, non_empty] = ""
     """The authentication method to use, by the agent's own id; empty if it needs none."""
     login: Annotated[str, non_empty] = ""
@@ -153,8 +162,30 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def is_supervised(self) -> bool:
-        """True if it requests permissions; agents of the other kinds cannot."""
-        return self.kind == "acp"
+        """True if it is known to request permissions."""
+        return not self.unsupervised_because
+
+    @property
+    def unsupervised_because(self) -> str:
+        """Why it is not known to request permissions; empty if it is."""
+        if self.kind != "acp":
+            return f"an agent of kind {self.kind} cannot request permissions"
+        if self.supervised:
+            return ""
+        if self.known is None:
+            return "an agent without a preset may not request permissions"
+        return self._override_of(self.known)
+
+    def _override_of(self, preset: AgentPreset) -> str:
+        """Return why the agent of a preset may not request permissions as the preset requires."""
+        for mode in (self.mode, self.options.get("mode", "")):
+            if mode and mode not in preset.modes:
+                return f"in mode {mode}, {preset.name} may not request all permissions"
+        words = [arg.partition("=")[0] for arg in self.args]
+        for name in preset.overrides:
+            if name in words or self.env.get(name) != preset.env.get(name):
+                return f"with {name}, {preset.name} may not request all permissions"
+        return ""
 
     def accepts(self, task_type: str) -> bool:
         """True if it has the capability that a task of this type requires."""

@@ -38,6 +38,7 @@ _OF_ACP = (
     "options",
     "auth_method",
     "login",
+    "supervised",
     "tools",
     "max_depth",
 )
@@ -64,6 +65,7 @@ def _entries(report: Report, value: Any, sources: Sources, wanted: Wanted) -> di
     places: dict[str, Path] = {}
     for number, table in enumerate(table_list(report, ("agents",), value)):
         at: Path = ("agents", number)
+        before = len(report.problems)
         found = read_table(report, at, table, _AGENT)
         id = found.get("id")
         if id is None:
@@ -78,6 +80,8 @@ def _entries(report: Report, value: Any, sources: Sources, wanted: Wanted) -> di
         else:
             places[id] = at
             entries[id] = _entry(report, at, found, sources, wanted(id))
+            if len(report.problems) == before:
+                _check_policy(report, at, entries[id])
     return entries
 
 
@@ -130,6 +134,29 @@ def _check_callbacks(report: Report, at: Path, found: dict[str, Any]) -> None:
         report.wrong((*at, "callbacks", "fs"), what, 'use "write" or "off"')
 
 
+def _check_policy(report: Report, at: Path, entry: AgentEntry) -> None:
+    """Reject a policy that an agent would not follow, since it does not ask."""
+    why = entry.unsupervised_because
+    if why and entry.permissions.restricts:
+        how = "use a preset" if entry.known is None else "remove that setting"
+        what = f"cannot be enforced: {why}"
+        report.wrong((*at, "permissions"), what, f"{how}, or add supervised = true if it does")
+    if entry.known is None or entry.supervised or entry.callbacks.reads:
+        return
+    for key in ("deny", "ask_about"):
+        for place, rule in enumerate(getattr(entry.permissions, key)):
+            if _is_of_reads(rule):
+                what = f"cannot be enforced: {entry.known.name} reads its folder without a request"
+                how = "remove it, and keep from that folder what it must not read"
+                report.wrong((*at, "permissions", key, place), what, how)
+
+
+def _is_of_reads(rule: str) -> bool:
+    """True for a rule about reads inside the folder of a task."""
+    kind, _, path = rule.partition(":")
+    return kind in ("read", "search") and not path.strip().startswith(("/", "~"))
+
+
 def _add_preset(found: dict[str, Any]) -> None:
     """Fill in the keys that are not set."""
     preset = PRESETS.get(found.get("preset", ""))
@@ -138,6 +165,7 @@ def _add_preset(found: dict[str, Any]) -> None:
     for key in ("name", "description", "command", "args", "capabilities"):
         found.setdefault(key, getattr(preset, key))
     found["env"] = {**preset.env, **found.get("env", {})}
+    found.setdefault("mode", preset.modes[0])
 
 
 def _check_complete(report: Report, at: Path, found: dict[str, Any]) -> None:
