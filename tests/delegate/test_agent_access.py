@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.delegate.desk_windows import (
     told,
 )
 from tests.serve.gateway import text_in
+from tests.serve.projects import PLACED
 from tests.support.oracle import MODERN
 from tests.support.running import Piped, initialize_params, modern_meta
 from tests.wrap.faults import until
@@ -380,13 +382,46 @@ def test_the_prompt_waits_until_the_agent_has_listed_the_tools(tmp_path: Path) -
         assert events_of(log) == ["session", "lists", "prompted"]
 
 
-def test_the_prompt_does_not_wait_forever(tmp_path: Path) -> None:
+def test_a_prompt_waits_once_for_an_agent_that_never_lists_the_tools(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = {"log": str(log), "lists": "never"}
     with DeskGateway(tmp_path, {"lazy": mcp_agent(options, tools=["desk__*"])}) as gateway:
         window = gateway.window()
-        task = window.submit("lazy", [call(ALLOWED, text="now")])
-        (outcome,) = window.outcomes(task)
-        assert text_of(outcome) == "now"
-        assert events_of(log) == ["session", "prompted"]
-        assert any("not ready within" in event for event in gateway.events(task))
+        waited = []
+        for _ in range(3):
+            task = window.submit("lazy", [call(ALLOWED, text="now")])
+            (outcome,) = window.outcomes(task)
+            assert text_of(outcome) == "now"
+            waited.append([one for one in gateway.events(task) if "did not list" in one])
+        assert events_of(log) == ["session", "prompted"] * 3
+        assert waited == [["the agent did not list its tools within 5 s; prompting it"], [], []]
+
+
+def test_a_prompt_waits_again_for_an_agent_that_lists_the_tools_in_time(tmp_path: Path) -> None:
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    os.mkfifo(gate)
+    lazy = {"log": str(log), "lists": "never"}
+    slow = {"log": str(log), "lists": "gated", "gate": str(gate)}
+    crew = {
+        name: mcp_agent(one, tools=["desk__*"]) for name, one in (("lazy", lazy), ("slow", slow))
+    }
+    with DeskGateway(tmp_path, crew) as gateway:
+        window = gateway.window()
+        window.outcomes(window.submit("lazy", [call(ALLOWED, text="now")]))
+        for _ in range(2):
+            task = window.submit("slow", [call(ALLOWED, text="now")])
+            release(gate, "list")
+            window.outcomes(task)
+        assert events_of(log) == ["session", "prompted", *(["session", "lists", "prompted"] * 2)]
+
+
+def test_the_servers_of_an_agent_run_in_the_folder_of_its_task(tmp_path: Path) -> None:
+    placed = {"command": sys.executable, "args": [PLACED]}
+    agents = {"helper": mcp_agent(tools=["placed__*"])}
+    with DeskGateway(tmp_path, agents, servers__placed=placed) as gateway:
+        inner = gateway.work / "inner"
+        inner.mkdir()
+        window = gateway.window()
+        for cwd, folder in ((".", gateway.work), ("inner", inner)):
+            (where,) = window.delegate("helper", call("placed__where"), cwd=cwd)
+            assert text_of(where).startswith(f"{folder} ")

@@ -132,9 +132,8 @@ class AgentPrompt(Struct, frozen=True, kw_only=True):
     on_session: Callable[[str], Awaitable[None]] | None = None
     """Awaited with the id of the session once it exists; empty if it cannot be continued later."""
     before_prompt: Callable[[], Awaitable[None]] | None = None
-    """Awaited once the session exists, such as until the agent has listed its tools."""
-    before_prompt_s: float = 5.0
-    """How long to wait for it; then the prompt is sent all the same."""
+    """Awaited once the session exists, such as until the agent has listed its tools. It may raise
+    TimeoutError: the prompt is sent all the same."""
 
 
 class AgentQuestion(Struct, frozen=True, kw_only=True):

@@ -235,14 +235,12 @@ class AcpTurn:
             assert self._connection is not None
             can_resume = bool(self._connection.resume_method)
             await self._prompt.on_session(self._session_id if can_resume else "")
-        hook, within_s = self._prompt.before_prompt, self._prompt.before_prompt_s
-        if hook is None:
+        if self._prompt.before_prompt is None:
             return
         try:
-            async with asyncio.timeout(within_s):
-                await hook()
-        except TimeoutError:
-            self._reports.record(f"the agent was not ready within {within_s:g} s; prompting it")
+            await self._prompt.before_prompt()
+        except TimeoutError as error:
+            self._reports.record(f"{error}; prompting it")
 
     async def _finish_prompt(self) -> tuple[TurnEnd | None, str, str]:
         """Send the prompt; return the end of the turn, or the reason and the error of its stop."""

@@ -1,5 +1,6 @@
 """The access of delegated agents to Portico's own tools: one grant per running task."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
 
 SERVER_NAME = "portico"
+LISTED_S = 5.0
+"""How long a prompt waits until its agent has listed the tools."""
 _COMMAND = ("-P", "-m", "portico.cli.task_access")
 # -P: modules in the agent's folder must not be imported.
 _NO_ROUTE = (
@@ -67,16 +70,33 @@ class TaskGrant:
     """The access of one task's agent."""
 
     def __init__(
-        self, access: "AgentAccess", task: ParentTask, server: HandedServer, end: GrantedEndpoint
+        self,
+        access: "AgentAccess",
+        agent: str,
+        task: ParentTask,
+        server: HandedServer,
+        end: GrantedEndpoint,
     ) -> None:
         self._access = access
+        self._agent = agent
         self.task = task
         self.server = server
         self.endpoint = end
 
     async def until_listed(self) -> None:
-        """Wait until the agent has listed the tools."""
-        await self.endpoint.listed.wait()
+        """Wait until the agent has listed the tools; not again for an agent that never did in
+        time."""
+        late, listed = self._access.late, self.endpoint.listed
+        if listed.is_set():
+            late.discard(self._agent)
+        if self._agent in late:
+            return
+        try:
+            async with asyncio.timeout(LISTED_S):
+                await listed.wait()
+        except TimeoutError:
+            late.add(self._agent)
+            raise TimeoutError(f"the agent did not list its tools within {LISTED_S:g} s") from None
 
     async def end(self) -> None:
         """End the access, and cancel the unfinished tasks that the agent started."""
@@ -96,6 +116,8 @@ class AgentAccess:
         self._gateway = gateway
         self._store = store
         self._reserved = reserved
+        self.late: set[str] = set()
+        """The agents that did not list their tools in time."""
         self._by_digest: dict[bytes, tuple[str, GrantedEndpoint]] = {}
         self._by_principal: dict[str, TaskGrant] = {}
 
@@ -123,7 +145,7 @@ class AgentAccess:
         task = ParentTask(
             principal=work.task.principal, depth=stored.depth, left=left, folder=folder
         )
-        made = TaskGrant(self, task, server, endpoint)
+        made = TaskGrant(self, entry.id, task, server, endpoint)
         self._by_digest[_digest(token)] = (token, endpoint)
         self._by_principal[endpoint.principal] = made
         return made
