@@ -161,7 +161,7 @@ async def test_a_question_of_the_agent_gets_the_answer_of_the_owner(
     (question,) = port.questions
     assert (question.kind, question.message, question.schema) == (
         "elicitation",
-        "Which name?",
+        f"fake: Which name?\nfolder: {tmp_path}",
         FORM,
     )
 

@@ -114,7 +114,6 @@ OPTIONS = st.lists(
     st.builds(
         PermissionOption,
         st.sampled_from(["a", "b", "once", "proceed_once"]),
-        st.just("name"),
         st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always", "new"]),
     ),
     max_size=5,
@@ -139,8 +138,8 @@ def test_the_exact_kind_is_chosen_and_once_before_always(
 
 
 def test_the_plain_option_wins_over_one_that_switches_the_mode() -> None:
-    switches = PermissionOption("proceed_and_switch", "Allow and switch", "allow_once")
-    plain = PermissionOption("proceed_once", "Allow", "allow_once")
+    switches = PermissionOption("proceed_and_switch", "allow_once")
+    plain = PermissionOption("proceed_once", "allow_once")
     assert pick([switches, plain], ("allow_once",)) is plain
     assert pick([switches, plain], ("allow_once",), ["proceed_and_switch"]) is switches
 
@@ -321,3 +320,9 @@ def test_options_that_cannot_be_chosen_are_left_out() -> None:
     given = [{"optionId": "a", "kind": "allow_once"}, {"kind": "allow_once"}, 3, {"optionId": "b"}]
     assert [option.id for option in options_in({"options": given})] == ["a"]
     assert options_in({}) == []
+
+
+def test_options_of_one_id_are_none_at_all() -> None:
+    allows = {"optionId": "a", "kind": "allow_once"}
+    for other in ({"optionId": "a", "kind": "reject_once"}, {"optionId": "a", "kind": "new"}):
+        assert options_in({"options": [allows, other]}) == []

@@ -43,7 +43,7 @@ async def test_it_answers_a_prompt(tmp_path: Path) -> None:
 async def test_its_permissions_are_answered(
     tmp_path: Path, policy: AgentPermissions, option: str
 ) -> None:
-    text = await said(tmp_path, "permit", FakePort(accept("once")), permissions=policy)
+    text = await said(tmp_path, "permit", FakePort(accept("yes")), permissions=policy)
     assert json.loads(text)["optionId"] == option
 
 

@@ -31,6 +31,9 @@ class Collected:
         self.updates.add("s", {"sessionUpdate": update, **more}, b"raw")
 
 
+X = 100 * "x"
+
+
 @pytest.mark.parametrize(
     ("kind", "title", "status", "shown"),
     [
@@ -40,7 +43,7 @@ class Collected:
         ("brand_new", "it", "pending", "running: it"),
         ("think", "", "pending", "thinking"),
         ("execute", "ls\n\x1b[31m rm", "pending", "running: ls \\x1b[31m rm"),
-        ("execute", "x" * 1000, "pending", f"running: {'x' * 197}..."),
+        ("execute", "x" * 1000, "pending", f"running: {X} [... 800 characters ...] {X}"),
     ],
 )
 def test_a_tool_call_is_shown_as_progress(kind: str, title: str, status: str, shown: str) -> None:

@@ -142,7 +142,7 @@ def test_a_person_fills_in_a_form_looks_at_it_and_sends_it(demo: str, era: str) 
         terminal.answer("2. large", "2")
         terminal.answer("vegan (boolean, optional)\n  > ", "perhaps")
         terminal.answer("enter yes or no", "no")
-        terminal.answer("Send this? [y]es, [e]dit, [n]o: ", "y")
+        terminal.answer("Send this? [Y]es, [e]dit, [n]o: ", "y")
         assert terminal.end() == 0
     expected = "accept [('age', 36), ('name', 'Ada'), ('size', 'large'), ('vegan', False)]\n"
     assert terminal.screen.endswith(expected)

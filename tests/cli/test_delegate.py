@@ -30,6 +30,7 @@ def crew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crew:
         "slow": acp(RUNNING, {"pass": str(tmp_path / "gate")}),
         "endless": acp(RUNNING, {"wait_for_cancel": True}),
         "asking": acp(permission(), {"say": "ok"}),
+        "trusted": acp(permission(), {"say": "ok"}, permissions={"always": True}),
         "hasty": acp(permission(), {"say": "ok"}, permissions={"timeout_s": 4.0}),
         "placed": acp({"cwd": True}),
         "missing": {"command": "no-such-agent", "capabilities": ["code"]},
@@ -129,10 +130,46 @@ def test_a_person_answers_the_question_of_a_task(crew: Crew) -> None:
     words = ["delegate", "--agent", "asking", "do it", "--config", str(crew.config)]
     with at_terminal(*words) as terminal:
         terminal.until("edit it: allow it?")
-        terminal.answer("> ", "1")
-        terminal.answer("Send this?", "y")
+        terminal.until("1. Allow once (yes)")
+        terminal.answer("> ", "")
+        terminal.answer("> ", "yes")
         assert terminal.end() == 0
     assert '"optionId": "once"' in terminal.screen
+    assert "Send this?" not in terminal.screen
+
+
+@pytest.mark.parametrize(
+    ("agent", "answer", "option"),
+    [
+        ("asking", "yes", "once"),
+        ("asking", "no", "no"),
+        ("trusted", "always", "always"),
+        ("asking", "Reject", "no"),
+        ("asking", "Always reject", "never"),
+    ],
+)
+def test_a_permission_is_answered_with_a_word_or_a_label(
+    crew: Crew, agent: str, answer: str, option: str
+) -> None:
+    ran = portico(crew, "delegate", "--agent", agent, "--background", "do it")
+    task = ran.stdout.strip()
+    assert until(lambda: "input_required" in tasks(crew, "list").stdout)
+    assert "yes (Allow once) |" in tasks(crew, "show", task).stdout
+    wrong = answered(crew, task, "perhaps")
+    assert wrong.returncode == 1
+    assert "'perhaps' is not one of the choices; answer with one of: " in wrong.stderr
+    right = answered(crew, task, answer)
+    assert (right.returncode, right.stderr) == (0, "")
+    assert f'"optionId": "{option}"' in tasks(crew, "wait", task).stdout
+
+
+def test_always_is_refused_unless_the_config_allows_it(crew: Crew) -> None:
+    task = portico(crew, "delegate", "--agent", "asking", "--background", "do it").stdout.strip()
+    assert until(lambda: "input_required" in tasks(crew, "list").stdout)
+    refused = answered(crew, task, "always")
+    assert refused.returncode == 1
+    assert "'always' is not one of the choices" in refused.stderr
+    assert answered(crew, task, "no").returncode == 0
 
 
 def test_a_question_that_expires_closes_its_form(crew: Crew) -> None:
@@ -150,7 +187,7 @@ def test_a_question_that_is_answered_elsewhere_closes_its_form(crew: Crew) -> No
     words = ["delegate", "--agent", "asking", "do it", "--config", str(crew.config)]
     with at_terminal(*words) as terminal:
         terminal.until("edit it: allow it?")
-        assert answered(crew, the_only_task(crew), "once").returncode == 0
+        assert answered(crew, the_only_task(crew), "yes").returncode == 0
         terminal.until("the question is closed")
         assert terminal.end() == 0
     assert '"optionId": "once"' in terminal.screen
@@ -184,10 +221,10 @@ def test_without_a_terminal_a_question_is_shown_once_with_the_command_to_answer_
         for line in process.stderr:
             shown.append(line)
             if "portico tasks answer" in line:
-                assert answered(crew, line.split("`")[1].split()[-1], "once").returncode == 0
+                assert answered(crew, line.split("`")[1].split()[-1], "yes").returncode == 0
         out, _ = process.communicate(timeout=WAIT_S)
         assert (process.returncode, '"optionId": "once"' in out) == (0, True)
-    assert "".join(shown).count("Question to a person: edit edit it: allow it?; fields:") == 1
+    assert "".join(shown).count("Question to a person: asking: edit edit it: allow it?\n") == 1
 
 
 def the_only_task(crew: Crew) -> str:

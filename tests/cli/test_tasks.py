@@ -294,9 +294,33 @@ def test_a_person_fills_in_the_form_of_a_task(home: Path) -> None:
         terminal.answer("2. large", "2")
         terminal.answer("cups (integer, optional)\n  > ", "many")
         terminal.answer("enter a whole number", "3")
-        terminal.answer("Send this?", "y")
+        terminal.answer("Send this?", "what?")
+        terminal.answer("Send this?", "")  # sends it, and does not begin anew
         assert terminal.end() == 0
     assert answers(home, task) == [{"action": "accept", "content": {"size": "large", "cups": 3}}]
+
+
+def test_a_form_with_one_choice_asks_once(home: Path) -> None:
+    task = stored(home, lambda store: asking(store, elicit(ONE)))
+    with at_terminal("tasks", "answer", task.id) as terminal:
+        terminal.answer("hot (boolean)\n  > ", "")
+        terminal.until("enter yes or no")
+        terminal.answer("> ", "no")
+        assert terminal.end() == 0
+    assert "Send this?" not in terminal.screen
+    assert answers(home, task) == [{"action": "accept", "content": {"hot": False}}]
+
+
+def test_a_confirmation_is_not_given_by_enter(home: Path) -> None:
+    task = stored(home, lambda store: asking(store, elicit({}, "Delete it?")))
+    with at_terminal("tasks", "answer", task.id) as terminal:
+        terminal.until("Delete it?")
+        terminal.answer("Accept? [y]es, [n]o: ", "")
+        terminal.until("Accept?")
+        assert "Delete it?" not in terminal.screen  # it does not begin anew
+        terminal.answer(" [y]es, [n]o: ", "n")
+        assert terminal.end() == 0
+    assert answers(home, task) == [{"action": "decline"}]
 
 
 def test_a_person_who_closes_the_form_leaves_the_question_open(home: Path) -> None:

@@ -125,7 +125,7 @@ async def connected(transport: Any, era: str, **options: Any) -> AsyncIterator[C
 class Person:
     """Answers every form with the same action and option, and keeps the questions."""
 
-    def __init__(self, option: str = "once", action: str = "accept") -> None:
+    def __init__(self, option: str = "yes", action: str = "accept") -> None:
         self.asked: list[types.ElicitRequestFormParams] = []
         self._answer = {"action": action}
         if action == "accept":

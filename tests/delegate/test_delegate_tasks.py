@@ -113,7 +113,7 @@ class SlowPerson(Person):
 async def test_the_budget_does_not_end_while_a_person_has_a_question(
     gateway: Gateway, era: str
 ) -> None:
-    person = SlowPerson("once")
+    person = SlowPerson("yes")
     async with over_http(gateway.port, era, elicitation_callback=person) as client:
         result = await delegate(client, "asking")
         if data(result)["status"] == "running":  # the agent was not done within the rest of it
@@ -128,7 +128,7 @@ async def test_the_budget_does_not_end_while_a_person_has_a_question(
 async def test_a_person_is_asked_while_the_state_of_a_task_is_requested(
     gateway: Gateway, era: str, tool: str
 ) -> None:
-    person = SlowPerson("once")
+    person = SlowPerson("yes")
     async with over_http(gateway.port, era, elicitation_callback=person) as client:
         task = data(await delegate(client, "asking", background=True))["task_id"]
         result = await client.call_tool(tool, {"task_id": task, "wait_s": 20})
@@ -147,13 +147,13 @@ async def test_a_question_that_a_model_may_answer_is_not_passed_to_a_person(
     async with over_http(gateway.port, era, elicitation_callback=person) as client:
         task = data(await delegate(client, "trusting", background=True))["task_id"]
         asked = await client.call_tool("agent_status", {"task_id": task, "wait_s": 20})
-        assert "Question to a model or a person: edit edit it: allow it?" in words(asked)
+        assert "Question to a model or a person: trusting: edit edit it: allow it?" in words(asked)
         wrong = {"task_id": task, "answer": "always"}
         why = refusal(await client.call_tool("agent_status", wrong))
-        assert "the answer does not match the form: option" in why
+        assert "'always' is not one of the choices" in why
         assert "the question is still open" in why
-        assert "option (once | no | never)" in why
-        right = {"task_id": task, "answer": "once", "wait_s": 20}
+        assert "option (yes (Allow once) | no (Reject) | never (Always reject))" in why
+        right = {"task_id": task, "answer": "yes", "wait_s": 20}
         result = await client.call_tool("agent_status", right)
         assert '"optionId": "once"' in words(result)
     assert person.asked == []
@@ -178,7 +178,7 @@ async def test_an_answer_given_elsewhere_closes_the_dialog_of_a_status_call(
         about = {"task_id": task, "wait_s": 50}
         waiting = asyncio.create_task(client.call_tool(tool, about))
         await asked.wait()
-        answer = [sys.executable, "-m", "portico", "tasks", "answer", task, "once"]
+        answer = [sys.executable, "-m", "portico", "tasks", "answer", task, "yes"]
         await anyio.run_process(answer, env=crew.environment)
         assert '"optionId": "once"' in words(await waiting)
         await closed.wait()
@@ -230,7 +230,7 @@ def test_a_modern_client_that_declares_tasks_gets_one_and_answers_its_question(
         ((key, question),) = task_of(client, id)["inputRequests"].items()
         assert question["method"] == "elicitation/create"
         assert "edit it: allow it?" in question["params"]["message"]
-        answer = {"action": "accept", "content": {"option": "once"}}
+        answer = {"action": "accept", "content": {"option": "yes"}}
         update = about(client, taskId=id, inputResponses={key: answer})
         client.ask("tasks/update", update)
         assert until(lambda: task_of(client, id)["status"] == "completed")
@@ -249,7 +249,7 @@ def test_a_modern_client_that_declares_tasks_gets_one_and_answers_its_question(
         {"action": "accept", "content": None},
         {"action": "accept", "content": {"option": "always"}},
         {"action": "maybe"},
-        {"content": {"option": "once"}},
+        {"content": {"option": "yes"}},
     ],
     ids=json.dumps,
 )
@@ -273,7 +273,7 @@ def test_an_answer_that_is_no_permission_allows_nothing(
 
 
 def test_a_legacy_client_gets_a_task_and_its_result_asks_the_question(gateway: Gateway) -> None:
-    answer = {"action": "accept", "content": {"option": "once"}}
+    answer = {"action": "accept", "content": {"option": "yes"}}
     able: dict[str, Any] = {
         "elicitation": {},
         "tasks": {"requests": {"elicitation": {"create": {}}}},
@@ -372,7 +372,7 @@ async def test_all_tools_of_a_gateway_with_agents_are_few_tokens(tmp_path: Path)
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_the_agents_alone_are_a_server(crew: Crew, era: str) -> None:
-    person = Person("once")
+    person = Person("yes")
     async with crew.window(era, "run --agents", elicitation_callback=person) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert names == {

@@ -120,10 +120,12 @@ async def test_a_task_in_the_background_is_followed(connect: Connect, crew: Crew
     async with connect() as client:
         began = await delegate(client, "slow", background=True)
         task = data(began)["task_id"]
-        assert data(began) == {"task_id": task, "status": "working"}
-        assert task in words(began)
+        assert (data(began)["status"], data(began)["agent_id"]) == ("running", "slow")
+        assert words(began).startswith(f"Task {task} is running, agent slow; ")
         status = await client.call_tool("agent_status", {"task_id": task})
-        assert data(status)["status"] in ("queued", "starting", "running")
+        assert data(status)["status"] == "running"
+        assert f"{task} code running (" in words(status)
+        assert ", agent slow" in words(status)
         (crew.work.parent / "slow").write_text("late result")
         result = await client.call_tool("agent_status", {"task_id": task, "wait_s": 50})
         assert words(result) == "late result"
@@ -135,7 +137,7 @@ async def test_a_task_in_the_background_is_followed(connect: Connect, crew: Crew
 @pytest.mark.parametrize(
     ("person", "outcome"),
     [
-        (Person("once"), '"optionId": "once"'),
+        (Person("yes"), '"optionId": "once"'),
         (Person("no"), '"optionId": "no"'),
         (Person(action="decline"), '"optionId": "no"'),
         (Person(action="cancel"), '"optionId": "no"'),
@@ -152,7 +154,7 @@ async def test_a_person_answers_a_permission_request(
     (question,) = person.asked
     assert "edit it: allow it?" in question.message
     option = question.model_dump(by_alias=True)["requestedSchema"]["properties"]["option"]
-    assert option["enum"] == ["once", "no", "never"]
+    assert option["enum"] == ["yes", "no", "never"]
     async with connect() as client:
         status = await client.call_tool("agent_status", {})
     (agent,) = [one for one in data(status)["agents"] if one["id"] == "asking"]
@@ -177,15 +179,15 @@ async def test_a_model_answers_only_where_the_policy_says_so(gateway: Gateway) -
         result = await delegate(client, "trusting")
         task = data(result)["task_id"]
         assert data(result)["status"] == "input_required"
-        assert "Question to a model or a person: edit edit it: allow it?" in words(result)
-        assert "option (once | no | never)" in words(result)
-        answered = {"task_id": task, "answer": "once", "wait_s": 50}
+        assert "Question to a model or a person: trusting: edit edit it: allow it?" in words(result)
+        assert "option (yes (Allow once) | no (Reject) | never (Always reject))" in words(result)
+        answered = {"task_id": task, "answer": "yes", "wait_s": 50}
         ended = await client.call_tool("agent_status", answered)
         assert '"optionId": "once"' in words(ended)
 
         task = data(await delegate(client, "asking", background=True))["task_id"]
         await in_state(client, task, "input_required")
-        why = refusal(await client.call_tool("agent_status", {"task_id": task, "answer": "once"}))
+        why = refusal(await client.call_tool("agent_status", {"task_id": task, "answer": "yes"}))
         assert "meant for a person, not for a model" in why
         assert f"`portico tasks answer {task}`" in why
         await client.call_tool("cancel_task", {"task_id": task})
@@ -196,7 +198,7 @@ async def test_a_model_is_not_asked_about_what_is_denied(gateway: Gateway) -> No
         result = await delegate(client, "strict")
         assert "execute it: allow it?" in words(result)  # the edit is rejected by then
         task = data(result)["task_id"]
-        answered = {"task_id": task, "answer": "once", "wait_s": 50}
+        answered = {"task_id": task, "answer": "yes", "wait_s": 50}
         ended = words(await client.call_tool("agent_status", answered))
         assert [one for one in ("once", "no") if f'"optionId": "{one}"' in ended] == ["once", "no"]
         assert ended.index('"no"') < ended.index('"once"')
@@ -216,7 +218,7 @@ async def test_an_answer_given_elsewhere_ends_the_question_to_the_client(
         waiting = asyncio.create_task(delegate(client, "asking"))
         await asked.wait()
         (task,) = [one.id for one in await crew.tasks() if one.state == "input_required"]
-        answer = [sys.executable, "-m", "portico", "tasks", "answer", task, "once"]
+        answer = [sys.executable, "-m", "portico", "tasks", "answer", task, "yes"]
         await anyio.run_process(answer, env=crew.environment)
         assert '"optionId": "once"' in words(await waiting)
 
@@ -225,5 +227,5 @@ async def test_a_question_without_an_answer_is_rejected_at_its_deadline(gateway:
     async with over_http(gateway.port) as client:
         result = await delegate(client, "hasty")
         assert '"outcome": "selected", "optionId": "no"' in words(result)
-        again = {"task_id": data(result)["task_id"], "answer": "once"}
+        again = {"task_id": data(result)["task_id"], "answer": "yes"}
         assert "no open question" in refusal(await client.call_tool("agent_status", again))

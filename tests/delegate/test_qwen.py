@@ -124,7 +124,7 @@ async def test_a_prompt_streams_progress_and_returns_the_answer(tmp_path: Path) 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_person_allows_what_the_agent_requests(tmp_path: Path, mode: str) -> None:
-    person = Person("proceed_once")
+    person = Person("yes")
     async with model_server({"build": BUILD}) as model:
         gateway = QwenGateway(tmp_path, model)
         async with gateway.window(mode, elicitation_callback=person) as client:
@@ -134,11 +134,11 @@ async def test_a_person_allows_what_the_agent_requests(tmp_path: Path, mode: str
     (question,) = person.asked
     assert "echo built > out.txt" in question.message
     (choice,) = question.requested_schema["properties"].values()
-    assert choice["enum"] == ["proceed_once", "cancel"]
+    assert choice["enum"] == ["yes", "no"]
 
 
 async def test_a_person_rejects_what_the_agent_requests(tmp_path: Path) -> None:
-    person = Person("cancel")
+    person = Person("no")
     async with model_server({"build": BUILD}) as model:
         gateway = QwenGateway(tmp_path, model)
         async with gateway.window(elicitation_callback=person) as client:
@@ -149,9 +149,7 @@ async def test_a_person_rejects_what_the_agent_requests(tmp_path: Path) -> None:
     assert not (gateway.work / "out.txt").exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "decision"), [("proceed_once", "allowed"), ("cancel", "rejected")]
-)
+@pytest.mark.parametrize(("option", "decision"), [("yes", "allowed"), ("no", "rejected")])
 async def test_a_person_answers_at_the_terminal(tmp_path: Path, option: str, decision: str) -> None:
     async with model_server({"build": BUILD}) as model:
         gateway = QwenGateway(tmp_path, model)

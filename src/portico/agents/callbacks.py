@@ -10,6 +10,7 @@ from portico.agents.confined_files import ConfinedFiles
 from portico.agents.delegation import AgentLaunch, AgentQuestion
 from portico.agents.lenient import amount, fields, items, short, text, texts
 from portico.agents.permission_broker import PermissionBroker
+from portico.agents.question_text import QuestionSource
 from portico.agents.questions import Questions
 from portico.agents.terminals import Terminals
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
@@ -28,6 +29,7 @@ class Callbacks:
         broker: PermissionBroker,
         terminals: Terminals,
         questions: Questions,
+        source: QuestionSource,
         record: Callable[[str], None],
     ) -> None:
         self._launch = launch
@@ -35,6 +37,7 @@ class Callbacks:
         self._broker = broker
         self._terminals = terminals
         self._questions = questions
+        self._source = source
         self._record = record
 
     async def answer(self, method: str, params: Params) -> Mapping[str, Any]:
@@ -117,7 +120,7 @@ class Callbacks:
         policy = self._launch.permissions
         question = AgentQuestion(
             kind="elicitation",
-            message=short(params.get("message"), 2000),
+            message=self._source.pass_on(params.get("message")),
             schema=schema,
             for_model=policy.ask == "model",
             deadline_s=policy.timeout_s,

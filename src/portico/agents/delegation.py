@@ -92,6 +92,8 @@ class HandedServer(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     """The command of its stdio form, with an absolute path; empty if it has none."""
     env: Mapping[str, str] = _NO_PAIRS
+    lists: Callable[[str], bool] | None = None
+    """True for a tool that the agent's config lists, which needs no further permission."""
 
     def shown_to(self, has_http: bool) -> dict[str, Any] | None:
         """Return its entry of `mcpServers`; None if no form fits."""
@@ -124,6 +126,8 @@ class AgentPrompt(Struct, frozen=True, kw_only=True):
     text: str
     cwd: str
     """The absolute folder of the task; all callbacks are confined to it."""
+    task_id: str = ""
+    """For people."""
     blocks: tuple[Mapping[str, Any], ...] = ()
     """Further content blocks, such as resource links."""
     session_id: str = ""
@@ -144,6 +148,8 @@ class AgentQuestion(Struct, frozen=True, kw_only=True):
     message: str
     schema: Mapping[str, Any]
     """The `requestedSchema`."""
+    words: Mapping[str, str] = {}
+    """The choices that `yes`, `always` and `no` mean, of a permission."""
     for_model: bool = False
     """True if a model may answer it; a person always may."""
     deadline_s: float

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from portico.catalog.sanitize import sanitize_text
 from portico.model.wording import printable
 
 _MAX_AMOUNT = 2**63
@@ -45,6 +46,19 @@ def short(value: Any, limit: int = 200) -> str:
     """Return foreign text on one printable line."""
     line = printable(" ".join(text(value)[: 4 * limit].split()))
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def excerpt(value: Any, limit: int = 200) -> str:
+    """Return foreign text on one printable line; of a long one, the beginning and the end."""
+    line = printable(" ".join(_cut(text(value), limit).split()))
+    return _cut(sanitize_text(line), 2 * limit)  # an escape takes more room
+
+
+def _cut(whole: str, limit: int) -> str:
+    half = limit // 2
+    if len(whole) <= limit:
+        return whole
+    return f"{whole[:half]} [... {len(whole) - 2 * half} characters ...] {whole[-half:]}"
 
 
 def texts(values: Iterable[Any]) -> list[str]:

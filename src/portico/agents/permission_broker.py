@@ -5,10 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from portico.agents.call_paths import CallPath
-from portico.agents.delegation import AgentAnswer, AgentLaunch, AgentQuestion
-from portico.agents.lenient import fields, text
+from portico.agents.called_tool import tool_of_server
+from portico.agents.delegation import AgentAnswer, AgentLaunch, AgentQuestion, HandedServer
+from portico.agents.lenient import excerpt, fields, text
 from portico.agents.permissions import (
+    ANSWERS,
+    OTHER,
+    REJECT_ONCE,
     REJECTING,
     KnownCall,
     PermissionOption,
@@ -20,6 +26,7 @@ from portico.agents.permissions import (
     resolved,
     tool_call,
 )
+from portico.agents.question_text import QuestionSource
 from portico.agents.questions import Questions
 
 CANCELLED: Mapping[str, Any] = {"outcome": {"outcome": "cancelled"}}
@@ -35,7 +42,8 @@ class PermissionBroker:
     def __init__(
         self,
         launch: AgentLaunch,
-        folder: str,
+        source: QuestionSource,
+        servers: Sequence[HandedServer],
         questions: Questions,
         record: Callable[[str], None],
         known_call: Callable[[str], KnownCall | None],
@@ -43,9 +51,11 @@ class PermissionBroker:
         self.decisions: Counter[str] = Counter()
         """`allowed`, `denied`, `answered_allow`, `answered_reject`, `expired`, `unanswered` and
         `cancelled`."""
-        self._policy = resolved(launch.permissions, folder)
+        self._folder = source.folder
+        self._policy = resolved(launch.permissions, self._folder)
         self._preferred = launch.preferred_options
-        self._folder = folder
+        self._source = source
+        self._servers = servers
         self._questions = questions
         self._record = record
         self._known_call = known_call
@@ -56,11 +66,16 @@ class PermissionBroker:
         known = self._known_call(text(requested.get("toolCallId")))
         call = await asyncio.to_thread(tool_call, requested, self._folder, known)
         options = options_in(params)
-        decision = decide(self._policy, call, self._folder)
+        policy, by = self._policy, "by the policy ({})"
+        if self._is_listed(requested, call):
+            # The config allows it by name. Codex requests it as a command, which it is not.
+            call = replace(call, kind=OTHER, earlier_kind="")
+            policy, by = replace(policy, default="allow"), "by the tools of the agent ({})"
+        decision = decide(policy, call, self._folder)
         if decision == "ask":
             return await self._ask(call, options)
         chosen = self._allowing(options) if decision == "allow" else None
-        by = f"by the policy ({decision})"
+        by = by.format(decision)
         if decision == "allow" and chosen is None:
             by = "because it offers no option that allows this once"
         return self._settle("allowed" if chosen else "denied", call, options, chosen, by)
@@ -70,19 +85,30 @@ class PermissionBroker:
         paths = () if path is None else (path,)
         return decide(self._policy, ToolCall(kind, "", paths), self._folder) == "deny"
 
+    def _is_listed(self, requested: dict[str, Any], call: ToolCall) -> bool:
+        """True if a call is of a tool of ours that the config lists for the agent."""
+        for server in self._servers:
+            name = tool_of_server(server.name, call.tool, requested)
+            if name and server.lists is not None and server.lists(name):
+                return True
+        return False
+
     def _allowing(self, options: Sequence[PermissionOption]) -> PermissionOption | None:
         return pick(options, allowing(self._policy), self._preferred)
 
     async def _ask(self, call: ToolCall, options: list[PermissionOption]) -> Mapping[str, Any]:
-        kinds = (*allowing(self._policy), *REJECTING)
-        offered = [option for option in options if option.kind in kinds]
-        if not any(option.kind in allowing(self._policy) for option in offered):
+        offered = {option.kind for option in options}
+        if offered.isdisjoint(allowing(self._policy)):
             by = "because it offers no option that allows this once"
             return self._settle("denied", call, options, None, by)
+        kinds = [one for one in (*allowing(self._policy), *REJECTING) if one in offered]
+        if REJECT_ONCE not in kinds:
+            kinds.append(REJECT_ONCE)  # a person may always say no
         question = AgentQuestion(
             kind="permission",
-            message=f"{describe_call(call)}: allow it?",
-            schema=_schema(offered),
+            message=self._source.ask_permission(call),
+            schema=_schema(kinds),
+            words={word: word for word, _ in map(ANSWERS.__getitem__, kinds)},
             for_model=self._policy.ask == "model",
             deadline_s=self._policy.timeout_s,
         )
@@ -100,9 +126,9 @@ class PermissionBroker:
             return self._settle(
                 "unanswered", call, options, None, "because there is no person or model to answer"
             )
-        chosen = _chosen(answer, offered)
-        allowed = chosen is not None and chosen.kind in allowing(self._policy)
-        decision = "answered_allow" if allowed else "answered_reject"
+        kind = _chosen(answer, kinds)
+        chosen = pick(options, (kind,), self._preferred)
+        decision = "answered_allow" if kind in allowing(self._policy) else "answered_reject"
         return self._settle(decision, call, options, chosen, "by the answer to the question")
 
     def _settle(
@@ -126,25 +152,24 @@ class PermissionBroker:
 
 def describe_call(call: ToolCall) -> str:
     """Return a tool call for people: its kind, title and paths."""
-    shown = [path.named for path in call.paths[:3] if path.named not in call.title]
+    shown = [excerpt(path.named) for path in call.paths[:3] if path.named not in call.title]
     more = len(call.paths) - 3
     places = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-    return " ".join(part for part in (call.kind, call.title, places and f"({places})") if part)
+    kind = excerpt(call.kind, 40)
+    return " ".join(part for part in (kind, call.title, places and f"({places})") if part)
 
 
-def _schema(options: Sequence[PermissionOption]) -> dict[str, Any]:
+def _schema(kinds: Sequence[str]) -> dict[str, Any]:
     choice = {
         "type": "string",
         "title": "Decision",
-        "enum": [option.id for option in options],
-        "enumNames": [option.name for option in options],
+        "enum": [ANSWERS[kind][0] for kind in kinds],
+        "enumNames": [ANSWERS[kind][1] for kind in kinds],
     }
     return {"type": "object", "properties": {"option": choice}, "required": ["option"]}
 
 
-def _chosen(answer: AgentAnswer, offered: Sequence[PermissionOption]) -> PermissionOption | None:
-    """Return the option of an answer; None, which rejects, for one that was not offered."""
-    if answer.action != "accept":
-        return None
-    id = answer.content.get("option")
-    return next((option for option in offered if option.id == id), None)
+def _chosen(answer: AgentAnswer, kinds: Sequence[str]) -> str:
+    """Return the kind of an answer; an answer that was not offered is a reject."""
+    given = answer.content.get("option") if answer.action == "accept" else None
+    return next((kind for kind in kinds if ANSWERS[kind][0] == given), REJECT_ONCE)

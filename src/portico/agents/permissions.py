@@ -15,19 +15,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.agents.call_paths import CallPath, NamedPaths, all_located, located, paths_in
-from portico.agents.lenient import fields, items, short, text
+from portico.agents.called_tool import called_tool
+from portico.agents.lenient import excerpt, fields, items, text
 from portico.config.agents_schema import AgentPermissions
+from portico.protocol.codec import encode_escaped
 
 Decision = Literal["allow", "ask", "deny"]
 _STRICTEST: tuple[Decision, ...] = ("deny", "ask", "allow")
 
 ALLOW_ONCE, ALLOW_ALWAYS = "allow_once", "allow_always"
 REJECT_ONCE, REJECT_ALWAYS = "reject_once", "reject_always"
-_KINDS = (ALLOW_ONCE, ALLOW_ALWAYS, REJECT_ONCE, REJECT_ALWAYS)
+ANSWERS = {
+    ALLOW_ONCE: ("yes", "Allow once"),
+    ALLOW_ALWAYS: ("always", "Always allow"),
+    REJECT_ONCE: ("no", "Reject"),
+    REJECT_ALWAYS: ("never", "Always reject"),
+}
+"""The answers to a question by kind, in our words: an agent may give its options any name."""
+MAX_ARGUMENTS = 4000
+"""The characters of a call's input that are shown whole."""
 
 _PLAIN_IDS = ("proceed_once", "allow_once", "allow-once", "once", "allow")
 """Among several options of one kind, others may do more, such as switch the mode."""
-_OTHER = "other"
+OTHER = "other"
 """The kind of a tool whose kind is not known."""
 _WILDCARD = re.compile(r"[*?]")
 _EXECUTE = "execute"
@@ -46,6 +56,10 @@ class ToolCall(Struct, frozen=True):
     """True if the request has further or longer paths than are examined."""
     earlier_kind: str = ""
     """Its kind in an earlier update, which a request need not repeat."""
+    tool: str = ""
+    """The agent's own name of the tool; empty if it is not known."""
+    arguments: str = ""
+    """The raw input of the tool, for people."""
 
 
 class KnownCall(Struct, frozen=True):
@@ -54,13 +68,14 @@ class KnownCall(Struct, frozen=True):
     kind: str = ""
     title: str = ""
     paths: NamedPaths = NamedPaths()
+    tool: str = ""
+    arguments: str = ""
 
 
 class PermissionOption(Struct, frozen=True):
     """One answer that the agent offers."""
 
     id: str
-    name: str
     kind: str
 
 
@@ -102,13 +117,16 @@ REJECTING = (REJECT_ONCE, REJECT_ALWAYS)
 
 
 def options_in(params: dict[str, Any]) -> list[PermissionOption]:
-    """Return the options of a request; those without an id or of an unknown kind are left out."""
-    found = []
-    for item in map(fields, items(params.get("options"))):
-        id, kind = text(item.get("optionId")), text(item.get("kind"))
-        if id and kind in _KINDS:
-            found.append(PermissionOption(id, short(item.get("name"), 100) or id, kind))
-    return found
+    """Return the options of a request; those without an id or of an unknown kind are left out.
+
+    If two have one id, there are none: the agent could take either for the answer.
+    """
+    given = [fields(item) for item in items(params.get("options"))]
+    found = [PermissionOption(text(one.get("optionId")), text(one.get("kind"))) for one in given]
+    ids = [option.id for option in found if option.id]
+    if len(set(ids)) < len(ids):
+        return []
+    return [option for option in found if option.id and option.kind in ANSWERS]
 
 
 def is_allowed(params: dict[str, Any], result: Mapping[str, Any]) -> bool:
@@ -123,14 +141,22 @@ def tool_call(call: dict[str, Any], folder: str, earlier: KnownCall | None = Non
     known = earlier or KnownCall()
     found = paths_in(call).joined(known.paths)
     kind = text(call.get("kind"))
-    earlier_kind = "" if known.kind == _OTHER else known.kind
+    earlier_kind = "" if known.kind == OTHER else known.kind
     return ToolCall(
-        kind=earlier_kind or _OTHER if kind in ("", _OTHER) else kind,
-        title=short(call.get("title")) or known.title,
+        kind=earlier_kind or OTHER if kind in ("", OTHER) else kind,
+        title=excerpt(call.get("title")) or known.title,
         paths=tuple(all_located(found.paths, folder)),
         has_more_paths=found.has_more,
         earlier_kind=earlier_kind,
+        tool=known.tool or called_tool(call),
+        arguments=arguments_text(call) or known.arguments,
     )
+
+
+def arguments_text(call: dict[str, Any]) -> str:
+    """Return the raw input of a tool call on one line; empty if it has none."""
+    raw = call.get("rawInput")
+    return excerpt(encode_escaped(raw).decode(), MAX_ARGUMENTS) if raw else ""
 
 
 def resolved(policy: AgentPermissions, folder: str) -> AgentPermissions:

@@ -24,6 +24,7 @@ from portico.agents.lenient import text
 from portico.agents.permission_broker import REJECTIONS, PermissionBroker
 from portico.agents.permissions import is_allowed
 from portico.agents.prompt_blocks import prompt_blocks
+from portico.agents.question_text import QuestionSource
 from portico.agents.questions import Questions
 from portico.agents.reports import TurnReports
 from portico.agents.terminals import Terminals
@@ -70,9 +71,13 @@ class AcpTurn:
             progress=self._reports.progress,
             record=self._reports.record,
         )
+        source = QuestionSource(
+            agent=launch.name, task_id=prompt.task_id, prompt=prompt.text, folder=self._folder
+        )
         self._broker = PermissionBroker(
             launch,
-            self._folder,
+            source,
+            prompt.servers,
             self._questions,
             self._reports.record,
             self._updates.known_call,
@@ -84,6 +89,7 @@ class AcpTurn:
             self._broker,
             self._terminals,
             self._questions,
+            source,
             self._reports.record,
         )
         self._clock: TurnClock | None = None

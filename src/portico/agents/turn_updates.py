@@ -4,10 +4,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from portico.agents.bounded_text import BoundedText
-from portico.agents.call_paths import NamedPaths, paths_in
-from portico.agents.lenient import fields, items, short, text
-from portico.agents.permissions import KnownCall
+from portico.agents.call_paths import paths_in
+from portico.agents.called_tool import called_tool
+from portico.agents.lenient import excerpt, fields, items, short, text
+from portico.agents.permissions import KnownCall, arguments_text
 from portico.agents.usage import UsageReports
 
 MAX_TOOL_CALLS = 200
@@ -52,7 +55,7 @@ class TurnUpdates:
         self.text = BoundedText(max_text)
         self.usage = UsageReports(is_new_session)
         self.tool_calls: dict[str, dict[str, str]] = {}
-        self._paths: dict[str, NamedPaths] = {}
+        self._known: dict[str, KnownCall] = {}
         self.changed: dict[str, None] = {}
         """The paths of files that completed tool calls have changed."""
         self.plan: tuple[Mapping[str, Any], ...] = ()
@@ -93,7 +96,7 @@ class TurnUpdates:
         call = self.tool_calls.get(id[:_MAX_ID])
         if call is None:
             return None
-        return KnownCall(call["kind"], call["title"], self._paths[id[:_MAX_ID]])
+        return replace(self._known[id[:_MAX_ID]], kind=call["kind"], title=call["title"])
 
     def _is_ours(self, session_id: str) -> bool:
         # A sub-agent's session has its own id, and its text is not the answer.
@@ -120,21 +123,27 @@ class TurnUpdates:
         id = text(update.get("toolCallId"))[:_MAX_ID]
         call = self.tool_calls.pop(id, None) or {"title": "", "kind": "other", "status": "pending"}
         for key in ("title", "kind", "status"):
-            value = short(update.get(key))
+            value = excerpt(update.get(key))
             if value:
                 call[key] = value
-        command = short(fields(update.get("rawInput")).get("command"))
+        command = excerpt(fields(update.get("rawInput")).get("command"))
         if command and call["kind"] == "execute":
             call["title"] = command  # some agents name only their tool
         self.tool_calls[id] = call  # the most recent last
-        self._paths[id] = self._paths.get(id, NamedPaths()).joined(paths_in(update))
+        known = self._known.get(id)
+        paths = paths_in(update) if known is None else known.paths.joined(paths_in(update))
+        self._known[id] = KnownCall(
+            paths=paths,
+            tool=called_tool(update) if known is None else known.tool,
+            arguments=arguments_text(update) or (known.arguments if known is not None else ""),
+        )
         if call["status"] == "completed" and call["kind"] in _CHANGING:
-            for path in self._paths[id].paths:
+            for path in paths.paths:
                 if len(self.changed) < MAX_CHANGED:
                     self.changed[path] = None
         if len(self.tool_calls) > MAX_TOOL_CALLS:
             oldest = next(iter(self.tool_calls))
-            del self.tool_calls[oldest], self._paths[oldest]
+            del self.tool_calls[oldest], self._known[oldest]
         self._progress(describe(call))
 
     def _plan(self, update: Update) -> None:

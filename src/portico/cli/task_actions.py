@@ -63,9 +63,9 @@ async def answer(store: "TaskStore", options: argparse.Namespace) -> int:
         if given is None:
             Screen(sys.stderr).print("portico: nothing was sent; the question is still open")
             return 1
-    typed = typed_answer(question.body, given, by_model=False)
-    assert typed is not None
     try:
+        typed = typed_answer(question.body, given, by_model=False)
+        assert typed is not None
         check_answer(question.body, typed)
     except McpError as error:
         raise PorticoError(f"cannot answer {short(task)}: {error.message}") from None

@@ -13,6 +13,7 @@ import msgspec
 from portico.client.client_answers import ClientAnswers
 from portico.console.render import Screen, Ticker, first_line
 from portico.model.wording import counted
+from portico.providers.answer_choices import Choice, choices_of, chosen
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
 _CANCELLED: dict[str, Any] = {"action": "cancel"}
@@ -76,7 +77,7 @@ class Form:
         try:
             if params.get("mode") == "url":
                 return await self._visit(str(params.get("url")))
-            return await self._fill_in(params.get("requestedSchema"))
+            return await self._fill_in(params)
         except InputClosed:
             self._screen.print("")
             return _CANCELLED
@@ -90,7 +91,8 @@ class Form:
         )
         return {"action": "accept"} if reply[:1].lower() == "y" else _DECLINED
 
-    async def _fill_in(self, schema: Any) -> dict[str, Any]:
+    async def _fill_in(self, params: dict[str, Any]) -> dict[str, Any]:
+        schema = params.get("requestedSchema")
         fields = schema.get("properties") if isinstance(schema, dict) else None
         required = schema.get("required") if isinstance(schema, dict) else None
         if not isinstance(fields, dict):
@@ -99,23 +101,39 @@ class Form:
             content = {}
             for name, field in fields.items():
                 about = field if isinstance(field, dict) else {}
-                value = await self._field(name, about, name in (required or ()))
+                choices = choices_of(params, about)
+                value = await self._field(name, about, name in (required or ()), choices)
                 if value is not None:
                     content[name] = value
+                    if len(fields) == 1 and (choices or about.get("type") == "boolean"):
+                        return {"action": "accept", "content": content}  # a choice is an answer
             if content:
                 self._screen.data(content)
-            reply = await read_line(self._screen, "Send this? [y]es, [e]dit, [n]o: ")
-            if reply[:1].lower() == "y":
+            reply = await self._reply(has_fields=bool(fields))
+            if reply == "y":
                 return {"action": "accept", "content": content}
-            if reply[:1].lower() == "n":
+            if reply == "n":
                 return _DECLINED
 
-    async def _field(self, name: str, field: dict[str, Any], required: bool) -> Any:
+    async def _reply(self, *, has_fields: bool) -> str:
+        """Ask whether to send the form, until that is answered: `y`, `e` or `n`."""
+        question = "Send this? [Y]es, [e]dit, [n]o: " if has_fields else "Accept? [y]es, [n]o: "
+        letters = "yen" if has_fields else "yn"
+        while True:
+            reply = (await read_line(self._screen, question)).strip()[:1].lower()
+            if reply and reply in letters:
+                return reply
+            if not reply and has_fields:
+                return "y"
+
+    async def _field(
+        self, name: str, field: dict[str, Any], required: bool, choices: list[Choice]
+    ) -> Any:
         title = field.get("title") if isinstance(field.get("title"), str) else name
-        choices = _choices(field)
         self._screen.print(f"  {title}{_hint(field, required)}")
-        for number, (_, label) in enumerate(choices, 1):
-            self._screen.print(f"    {number}. {label}")
+        for number, choice in enumerate(choices, 1):
+            word = f" ({choice.word})" if choice.word else ""
+            self._screen.print(f"    {number}. {choice.label}{word}")
         while True:
             text = (await read_line(self._screen, "  > ")).strip()
             if not text and "default" in field:
@@ -151,19 +169,7 @@ def _hint(field: dict[str, Any], required: bool) -> str:
     return shown + (f": {about}" if about else "")
 
 
-def _choices(field: dict[str, Any]) -> list[tuple[str, str]]:
-    """The value and label of each choice, in any of the forms that the spec allows."""
-    items = field.get("items")
-    source = items if field.get("type") == "array" and isinstance(items, dict) else field
-    titled = source.get("oneOf") or source.get("anyOf") or []
-    if titled:
-        return [(str(t.get("const")), str(t.get("title"))) for t in titled if isinstance(t, dict)]
-    values = source.get("enum") or []
-    names = source.get("enumNames") or values
-    return [(str(v), str(n)) for v, n in zip(values, names, strict=False)]
-
-
-def _convert(text: str, field: dict[str, Any], choices: list[tuple[str, str]]) -> Any:
+def _convert(text: str, field: dict[str, Any], choices: list[Choice]) -> Any:
     """Convert the text to the field's type; raise ValueError if it is invalid."""
     kind = field.get("type")
     if kind == "array":
@@ -188,15 +194,11 @@ def _bounded(text: str, field: dict[str, Any]) -> str:
     return text
 
 
-def _choose(text: str, choices: list[tuple[str, str]]) -> str:
-    # A choice's value may equal the number of another.
-    for value, label in choices:
-        if text in (value, label):
-            return value
-    for number, (value, _) in enumerate(choices, 1):
-        if text == str(number):
-            return value
-    raise ValueError(f"choose 1 to {len(choices)}" if choices else "there are no choices")
+def _choose(text: str, choices: list[Choice]) -> str:
+    value = chosen(text, choices)
+    if value is None:
+        raise ValueError(f"choose 1 to {len(choices)}" if choices else "there are no choices")
+    return value
 
 
 def _number(text: str, kind: str, field: dict[str, Any]) -> float:

@@ -9,6 +9,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.agents.delegation import HandedServer
 from portico.auth.token import new_task_token
@@ -145,6 +146,7 @@ class AgentAccess:
         task = ParentTask(
             principal=work.task.principal, depth=stored.depth, left=left, folder=folder
         )
+        server = replace(server, lists=endpoint.lists)
         made = TaskGrant(self, entry.id, task, server, endpoint)
         self._by_digest[_digest(token)] = (token, endpoint)
         self._by_principal[endpoint.principal] = made

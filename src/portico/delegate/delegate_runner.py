@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from portico.delegate.worktree import WorktreeError
 from portico.model.errors import TargetError
 from portico.model.methods import ELICIT
 from portico.protocol.codec import encode
+from portico.providers.answer_choices import ANSWERS
 from portico.providers.task_answers import FOR_MODEL
 from portico.state.background import Background
 from portico.tasks.record import CANCELLED, COMPLETED, STARTING
@@ -109,8 +110,11 @@ class WorkPort:
     async def ask(self, question: AgentQuestion) -> AgentAnswer | None:
         """Park a question in the task, and wait for its answer."""
         params = {"mode": "form", "message": question.message, "requestedSchema": question.schema}
-        if question.for_model:
-            params["_meta"] = {FOR_MODEL: True}
+        meta: dict[str, Any] = {FOR_MODEL: True} if question.for_model else {}
+        if question.words:
+            meta[ANSWERS] = dict(question.words)
+        if meta:
+            params["_meta"] = meta
         (answer,) = await self._work.ask([encode({"method": ELICIT, "params": params})])
         try:
             return msgspec.json.decode(answer, type=AgentAnswer)
@@ -220,6 +224,7 @@ class DelegateRunner:
             prompt = AgentPrompt(
                 text=stored.prompt,
                 cwd=cwd,
+                task_id=work.id,
                 blocks=stored.blocks,
                 session_id=stored.session_id,
                 servers=() if access is None else (access.server,),

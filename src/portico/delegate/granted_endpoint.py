@@ -87,8 +87,12 @@ class GrantedEndpoint:
 
     def allows(self, tool: str) -> bool:
         """True if the agent may call this tool."""
+        return self.lists(tool) or (self._delegates and tool in DELEGATION_TOOLS)
+
+    def lists(self, tool: str) -> bool:
+        """True if the config of the agent lists this tool."""
         if tool in self._reserved:
-            return self._delegates and tool in DELEGATION_TOOLS
+            return False
         return any(fnmatchcase(tool, pattern) for pattern in self._tools)
 
     @property

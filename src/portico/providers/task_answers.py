@@ -9,10 +9,11 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.context import Ask, Context
-from portico.model.errors import AskError, McpError, RegistrationError
+from portico.model.errors import AskError, InvalidParams, McpError, RegistrationError
 from portico.model.methods import ELICIT, SAMPLE
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import declares, needed_capability
+from portico.providers.answer_choices import choices_of, choices_text, chosen
 from portico.providers.task_changes import task_changes
 from portico.providers.task_host import stored
 from portico.tasks.record import TaskQuestion, TaskRecord
@@ -47,7 +48,8 @@ def question_text(body: bytes) -> str:
     if question.method != ELICIT:
         return f"Question to {to}: {question.method or 'it cannot be read'}"
     fields = _fields(params)
-    asked = f"; fields: {', '.join(map(_field_text, fields, fields.values()))}" if fields else ""
+    shown = [_field_text(params, name, field) for name, field in fields.items()]
+    asked = f"; fields: {', '.join(shown)}" if shown else ""
     return f"Question to {to}: {params.get('message', '')}{asked}"
 
 
@@ -76,7 +78,7 @@ def is_for_person(body: bytes) -> bool:
 
 def typed_answer(body: bytes, answer: Any, *, by_model: bool) -> bytes | None:
     """Return an answer in the form that the question's protocol requires; None if the question is
-    not for a model."""
+    not for a model. Raises InvalidParams for words that mean none of its choices."""
     question = _question(body)
     if question.method == SAMPLE:
         if isinstance(answer, dict) and "content" in answer:
@@ -92,22 +94,43 @@ def typed_answer(body: bytes, answer: Any, *, by_model: bool) -> bytes | None:
         return encode(answer)
     if answer in ("decline", "cancel"):
         return encode({"action": answer})
-    if not _fields(question.params) and answer in ("no", "No", False):
-        return encode({"action": "decline"})  # a form without fields is a confirmation
-    return encode({"action": "accept", "content": _content(question.params, answer)})
+    fields = _fields(question.params)
+    if _is_refusal(question.params, fields, answer):
+        return encode({"action": "decline"})
+    return encode({"action": "accept", "content": _content(question.params, fields, answer)})
 
 
-def _content(params: Mapping[str, Any], answer: Any) -> Any:
+def _is_refusal(params: Mapping[str, Any], fields: Mapping[str, Any], answer: Any) -> bool:
+    """True for a no to a form without fields, which is a confirmation, or to a permission that
+    offers no choice for it."""
+    if answer is False or (isinstance(answer, str) and answer.casefold() in ("no", "false")):
+        choices = [one for field in fields.values() for one in choices_of(params, field)]
+        is_permission = any(one.word for one in choices)
+        return not fields or (is_permission and not any(one.word == "no" for one in choices))
+    return False
+
+
+def _content(params: Mapping[str, Any], fields: Mapping[str, Any], answer: Any) -> Any:
     """Return the content of a form; a single value is that of its only field. Several are an
     object, or its JSON."""
     if isinstance(answer, dict):
         return answer
-    fields = _fields(params)
-    if len(fields) != 1:
+    if not fields:
+        if answer is True or str(answer).casefold() in ("yes", "true", "accept"):
+            return {}
+        raise InvalidParams(f"{answer!r} is neither yes nor no; answer one of them")
+    if len(fields) > 1:
         whole = decoded(answer.encode(), dict[str, Any]) if isinstance(answer, str) else None
-        return {} if not fields else answer if whole is None else whole
-    (name, schema), *_ = fields.items()
-    return {name: _converted(schema, answer)}
+        return answer if whole is None else whole
+    ((name, schema),) = fields.items()
+    choices = choices_of(params, schema)
+    if not choices or not isinstance(answer, str) or schema.get("type") == "array":
+        return {name: _converted(schema, answer)}
+    value = chosen(answer, choices)
+    if value is None:
+        how = f"answer with one of: {choices_text(choices)}"
+        raise InvalidParams(f"{answer!r} is not one of the choices; {how}")
+    return {name: value}
 
 
 def _converted(schema: Any, answer: Any) -> Any:
@@ -128,10 +151,9 @@ def _fields(params: Mapping[str, Any]) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _field_text(name: str, schema: Any) -> str:
-    choices = schema.get("enum") if isinstance(schema, dict) else None
+def _field_text(params: Mapping[str, Any], name: str, schema: Any) -> str:
     kind = schema.get("type", "") if isinstance(schema, dict) else ""
-    shown = " | ".join(map(str, choices)) if isinstance(choices, list) else kind
+    shown = choices_text(choices_of(params, schema)) or kind
     return f"{name} ({shown})" if shown else name
 
 

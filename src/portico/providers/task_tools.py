@@ -162,9 +162,8 @@ class TaskTools:
             raise ToolError("the task has no open question")
         is_own = task.principal == context.owner  # else another model has delegated it
         for question in task.pending if is_own else ():
-            typed = typed_answer(question.body, answer, by_model=True)
+            typed = _typed(question, answer)
             if typed is not None:
-                _check_answer(question, typed)
                 store = self._host().worker.store
                 await stored(store.answer(task.principal, task.id, {question.key: typed}))
                 return
@@ -226,13 +225,17 @@ class TaskTools:
         return found | ({"message": task.message} if task.message else {})
 
 
-def _check_answer(question: TaskQuestion, answer: bytes) -> None:
-    """Raise ToolError for an answer that does not match its question."""
+def _typed(question: TaskQuestion, answer: Any) -> bytes | None:
+    """Return an answer to a question, or None if it is not for a model; raise ToolError if it does
+    not match."""
     try:
-        check_answer(question.body, answer)
+        typed = typed_answer(question.body, answer, by_model=True)
+        if typed is not None:
+            check_answer(question.body, typed)
     except InvalidParams as error:
         asked = question_text(question.body)
         raise ToolError(f"{error.message}; the question is still open. {asked}") from None
+    return typed
 
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
