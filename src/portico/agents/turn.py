@@ -7,6 +7,7 @@ terminated and killed. Each step has its own grace period, so nothing waits fore
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from portico.agents.acp_connection import AcpConnection
@@ -329,6 +330,10 @@ class AcpTurn:
                     await connection.close()
         finally:
             await self._terminals.close()
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Suspend the idle timeout: the agent waits for a person."""
+        return nullcontext() if self._clock is None else self._clock.paused()
 
     def _touch(self) -> None:
         if self._clock is not None:

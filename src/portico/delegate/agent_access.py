@@ -15,10 +15,11 @@ from portico.agents.delegation import HandedServer
 from portico.auth.token import new_task_token
 from portico.config.agents_schema import AgentEntry
 from portico.delegate.granted_endpoint import GrantedEndpoint
+from portico.delegate.nested_questions import NestedQuestions
 from portico.delegate.stored_delegation import StoredDelegation
 from portico.model.types import Endpoint
 from portico.state.store_error import StoreError
-from portico.tasks.record import AGENT_PREFIX, agent_principal
+from portico.tasks.record import AGENT_PREFIX, TaskRecord, agent_principal
 from portico.tasks.work import Work
 from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 
@@ -77,12 +78,14 @@ class TaskGrant:
         task: ParentTask,
         server: HandedServer,
         end: GrantedEndpoint,
+        questions: NestedQuestions,
     ) -> None:
         self._access = access
         self._agent = agent
         self.task = task
         self.server = server
         self.endpoint = end
+        self.questions = questions
 
     async def until_listed(self) -> None:
         """Wait until the agent has listed the tools; not again for an agent that never did in
@@ -147,7 +150,8 @@ class AgentAccess:
             principal=work.task.principal, depth=stored.depth, left=left, folder=folder
         )
         server = replace(server, lists=endpoint.lists)
-        made = TaskGrant(self, entry.id, task, server, endpoint)
+        questions = NestedQuestions(work, self._store, entry.id)
+        made = TaskGrant(self, entry.id, task, server, endpoint, questions)
         self._by_digest[_digest(token)] = (token, endpoint)
         self._by_principal[endpoint.principal] = made
         return made
@@ -160,6 +164,12 @@ class AgentAccess:
         token = token.encode("ascii", "replace").decode()
         known = self._by_digest.get(_digest(token))
         return known[1] if known is not None and compare_digest(known[0], token) else None
+
+    def created(self, task: TaskRecord) -> None:
+        """Pass on the questions of a task that an agent started."""
+        grant = self._by_principal.get(task.principal)
+        if grant is not None:
+            grant.questions.follow(task)
 
     @property
     def folders(self) -> list[str]:
@@ -191,6 +201,7 @@ class AgentAccess:
         kept = {key: value for key, value in self._by_digest.items() if value[1] is not endpoint}
         self._by_digest = kept
         endpoint.end()
+        await grant.questions.close()
         with suppress(StoreError):  # a child that is left finds out when it starts
             await cancel_tasks_of(self._store(), endpoint.principal)
 

@@ -21,8 +21,10 @@ from portico.agents.delegation import (
 )
 from portico.agents.routing import Routing, RoutingRequest
 from portico.agents.run_turn import Turn, turn_of
+from portico.agents.turn import AcpTurn
 from portico.config.agents_schema import AgentEntry
 from portico.delegate.agent_host import AgentHost
+from portico.delegate.nested_questions import NestedQuestions
 from portico.delegate.stored_delegation import (
     AgentNote,
     DelegationResult,
@@ -56,6 +58,7 @@ class HandedAccess(Protocol):
     """The access of one task's agent to Portico's own tools, until the task ends."""
 
     server: HandedServer
+    questions: NestedQuestions
 
     async def until_listed(self) -> None:
         """Wait until the agent has listed the tools."""
@@ -239,6 +242,8 @@ class DelegateRunner:
             warm = self._host.take_warm(entry, cwd) if folder is None else None
             ending = Background()
             turn = attempt.turn = turn_of(launch, prompt, WorkPort(work), warm, ending)
+            if access is not None and isinstance(turn, AcpTurn):
+                access.questions.pause = turn.paused
             try:
                 outcome = await turn.run()
             except asyncio.CancelledError:

@@ -140,7 +140,7 @@ class GatewayApp:
                 lambda: file_store(folder, config),
                 WorkerSettings(lease_s=settings.lease_s, running=settings.running),
                 report=self.tell,
-                created=lambda task: self._record_task(task, "created"),
+                created=self._task_created,
                 finished=lambda task: self._record_task(task, task.word),
             )
 
@@ -149,6 +149,11 @@ class GatewayApp:
 
     def _agent_tools(self, config: Config) -> Mapping[str, LocalEntry]:
         return {} if self.agents is None else self.agents.entry(config)
+
+    def _task_created(self, task: "TaskRecord") -> None:
+        self._record_task(task, "created")
+        if self.agents is not None:
+            self.agents.access.created(task)
 
     def _record_task(self, task: "TaskRecord", state: str) -> None:
         kind = task.kind.partition("@")[0]
