@@ -256,6 +256,7 @@ def _shared(
     serve_options: "ServeOptions", drain_s: float, alone: bool, folder: str = ""
 ) -> "SharedGateway[GatewayApp]":
     from portico.config.paths import control_folder
+    from portico.gateway.serve_options import key_of
     from portico.windows.window import SharedGateway
 
     latest = serve_options
@@ -274,6 +275,7 @@ def _shared(
         folder=control_folder(),
         # A key with our pid is unique, so that no other window joins.
         key=f"alone-{os.getpid()}" if alone else serve_options.key(),
+        config=key_of(serve_options.config.path),
         detaches=not alone,
         log=_owners_log,
         own=own,

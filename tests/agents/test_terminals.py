@@ -11,13 +11,14 @@ import pytest
 
 from portico.agents.terminals import MAX_TERMINALS, Terminals
 from portico.model.errors import McpError
+from portico.process.family import Family
 from tests.agents.rig import WAIT_S, is_alive
 from tests.support.backoff import until
 
 
 @asynccontextmanager
 async def terminals() -> AsyncIterator[Terminals]:
-    opened = Terminals(dict(os.environ), lambda: None)
+    opened = Terminals(dict(os.environ), lambda: None, Family())
     try:
         yield opened
     finally:
@@ -61,3 +62,11 @@ async def test_closing_ends_commands_that_ignore_sigterm(tmp_path: Path) -> None
         await until(lambda: opened.output(id)["output"] != "")
         pid = int(opened.output(id)["output"])
     assert not is_alive(pid)
+
+
+async def test_a_command_in_a_terminal_runs_below_an_agent() -> None:
+    code = "from portico.process.family import gateways_above; print(gateways_above())"
+    async with terminals() as opened:
+        id = await opened.create([sys.executable, "-c", code], {}, ".", None)
+        await opened.wait(id)
+        assert opened.output(id)["output"] == f"[{os.getpid()}]\n"

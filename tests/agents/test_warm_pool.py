@@ -14,6 +14,7 @@ from portico.process.guardian import GUARDIAN
 from tests.agents.rig import FakePort, is_alive, launch, prompt
 from tests.support.backoff import until
 from tests.support.clock import Clock
+from tests.wrap.faults import descendants
 
 FOLDER = str(Path(__file__).parent)
 
@@ -111,9 +112,10 @@ async def test_a_process_that_died_unnoticed_costs_only_a_cold_start(tmp_path: P
     async with pool(min=1, max=1) as warm:
         warm.start()
         await until(lambda: warm.status.ready == 1)
-        (pid,) = pids()
+        (keeper,) = pids()
         connection = warm.take(FOLDER)
-        os.kill(pid, 9)
+        (agent,) = descendants(keeper)
+        os.kill(agent, 9)
         outcome = await run_turn(launch(), prompt(tmp_path), FakePort(), connection)
         assert outcome.text == "done"
         assert not outcome.timings.is_warm

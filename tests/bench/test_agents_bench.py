@@ -89,7 +89,9 @@ def test_warm_delegations_are_counted_and_agents_are_left_out(workspace: Workspa
         assert gateway.completed() == 1
         assert gateway.running() == 2
         assert cpu_s > 0
-        assert len(gateway.process.everyone()) - gateway.process.upstreams() == 2  # the guardian
+        assert (
+            len(gateway.process.everyone()) - gateway.process.upstreams() == 4
+        )  # the guardians and the agents' keepers
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ class QwenGateway:
         self.work.mkdir()
         self.home = folder / "portico"
         self.config = folder / "portico.toml"
-        table = {"pool": {"max": 0}, **qwen_table(folder / "home", model), **agent}
+        table = {"pool": {"max": 0}, **self.table(folder / "home"), **agent}
         defaults = ["[agents_defaults]", f"roots = [{_toml(str(self.work))}]"]
         lines = [
             *more,
@@ -72,6 +72,18 @@ class QwenGateway:
             *(f"{key} = {_toml(value)}" for key, value in table.items()),
         ]
         self.config.write_text("\n".join(lines) + "\n")
+
+    def table(self, home: Path) -> dict[str, Any]:
+        """The `[[agents]]` table of the agent, whose home this is."""
+        return qwen_table(home, self.model)
+
+    def settle(self) -> None:
+        """Give the agent this gateway as `own` in its own settings, with hardly a variable."""
+        path = self.folder / "home" / ".qwen" / "settings.json"
+        command, *args = self.command("serve", "--config", str(self.config))
+        server = {"command": "env", "args": ["-i", f"PORTICO_HOME={self.home}", command, *args]}
+        settings = json.loads(path.read_text())
+        path.write_text(json.dumps({**settings, "mcpServers": {"own": server}}))
 
     def command(self, *words: str) -> list[str]:
         """The command line of a command of Portico."""

@@ -187,9 +187,7 @@ async def working(store: TaskStore, principal: str = "local") -> Work:
     return Work(store, claimed, b"{}")
 
 
-async def granted(
-    access: AgentAccess, work: Work, entry: AgentEntry, **about: Any
-) -> TaskGrant | None:
+async def granted(access: AgentAccess, work: Work, entry: AgentEntry, **about: Any) -> TaskGrant:
     """The grant for a delegation."""
     stored = StoredDelegation(task_type="code", prompt="x", cwd="/", **about)
     return await access.grant(work, entry, stored, "/work")
@@ -200,6 +198,7 @@ def agent(**keys: Any) -> AgentEntry:
 
 
 def token_of(grant: TaskGrant) -> str:
+    assert grant.server is not None
     return grant.server.headers["Authorization"].removeprefix("Bearer ")
 
 
@@ -208,8 +207,6 @@ async def test_a_token_finds_its_own_task_until_the_end() -> None:
     access = AgentAccess(Places(), lambda: store)
     first = await granted(access, await working(store), agent(tools=("*",)))
     second = await granted(access, await working(store), agent(tools=("*",)))
-    assert first is not None
-    assert second is not None
     assert access.find(token_of(first)) is first.endpoint
     assert access.find(token_of(second)) is second.endpoint
     for stranger in ("", "portico-task-", token_of(first)[:-1], "ü", "\udcff"):
@@ -236,8 +233,8 @@ async def test_the_token_is_in_the_environment_and_not_in_the_command() -> None:
     made = await granted(
         AgentAccess(Places(), lambda: store), await working(store), agent(tools=("*",))
     )
-    assert made is not None
     token = token_of(made)
+    assert made.server is not None
     assert token in made.server.env.values()
     assert token not in " ".join(made.server.argv) + made.server.url
     await store.close()
@@ -247,7 +244,7 @@ async def test_without_a_way_to_the_gateway_the_task_goes_on_and_says_so() -> No
     store = tasks_in_memory()
     work = await working(store)
     access = AgentAccess(Places("", ""), lambda: store)
-    assert await granted(access, work, agent(tools=("*",))) is None
+    assert (await granted(access, work, agent(tools=("*",)))).server is None
     events = [event.text for event in await store.events(work.task)]
     assert any("neither HTTP nor a control socket" in text for text in events)
     await store.close()
@@ -261,7 +258,6 @@ async def test_the_depth_that_is_left_is_the_smallest_limit_of_the_chain() -> No
         work = await working(store)
         entry = agent(tools=("x",), max_depth=max_depth)
         made = await granted(access, work, entry, depth=depth, left=inherited)
-        assert made is not None
         parent = access.parent(f"task:{work.id}")
         assert parent is not None
         assert (parent.left, parent.depth, parent.folder) == (left, depth, "/work")
@@ -273,13 +269,16 @@ async def test_the_depth_that_is_left_is_the_smallest_limit_of_the_chain() -> No
     await store.close()
 
 
-async def test_agents_without_rights_or_of_other_kinds_get_no_grant() -> None:
+async def test_agents_without_rights_or_of_other_kinds_are_handed_no_server() -> None:
     store = tasks_in_memory()
     access = AgentAccess(Places(), lambda: store)
     work = await working(store)
-    assert await granted(access, work, agent()) is None
-    assert await granted(access, work, agent(tools=("*",), kind="cli")) is None
-    assert await granted(access, work, agent(max_depth=1), depth=1) is None
+    for entry, depth in (
+        (agent(), 0),
+        (agent(tools=("*",), kind="cli"), 0),
+        (agent(max_depth=1), 1),
+    ):
+        assert (await granted(access, work, entry, depth=depth)).server is None
     await store.close()
 
 
@@ -288,7 +287,6 @@ async def test_the_end_of_a_grant_cancels_the_tasks_of_its_agent_only() -> None:
     access = AgentAccess(Places(), lambda: store)
     work = await working(store)
     made = await granted(access, work, agent(max_depth=1))
-    assert made is not None
     principal = f"task:{work.id}"
     children = [await store.submit(principal, "other", b"{}") for _ in range(150)]
     stranger = await store.submit("local", "other", b"{}")

@@ -220,3 +220,37 @@ async def test_a_second_delegation_gets_a_warm_process(tmp_path: Path) -> None:
     assert "is_warm" not in cold["timings"]
     assert warm["timings"]["is_warm"]
     assert warm["result"] == "Hello."
+
+
+async def test_portico_in_the_agents_own_settings_is_bound_by_its_grant(tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(NOTES)
+    component = ("[components.notes]", 'path = "notes.py"')
+    tool = "mcp__own__{}".format
+    further = {"task_type": "general", "prompt": "note the number 42"}
+    steps = [
+        calls(tool("delegate_task"), **further),
+        calls(tool("notes__remember"), text="42"),
+        says("It is noted."),
+    ]
+    allowed = {"tools": ["notes__remember"], "permissions": {"default": "allow"}}
+    async with model_server({"note": steps}) as model:
+        gateway = QwenGateway(tmp_path, model, *component, **allowed)
+        gateway.settle()
+        async with gateway.window() as client:
+            found = await delegate(client, "note the number 42")
+            tasks = await call(client, "list_tasks")
+        assert await gateway.ended(), gateway.processes()
+    assert found["result"] == "It is noted."
+    assert len(tasks["tasks"]) == 1
+    results = [text for role, text in model.texts() if role == "tool"]
+    assert results == [f'Tool "{tool("delegate_task")}" not found in registry.', "noted: 42"]
+
+
+async def test_the_window_of_a_warm_process_does_not_keep_the_gateway(tmp_path: Path) -> None:
+    async with model_server({"greet": [says("Hello.")]}) as model:
+        gateway = QwenGateway(tmp_path, model, pool={"max": 1})
+        gateway.settle()
+        async with gateway.window() as client:
+            await delegate(client, "greet the user")
+            await warmed(client)
+        assert await gateway.ended(), gateway.processes()

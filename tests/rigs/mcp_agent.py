@@ -2,8 +2,9 @@
 
 Its only argument is a JSON object of options: `http` if it supports servers over HTTP; `log`, a
 file for its events; `lists`, when it lists the tools: `at once`, `never`, or `gated`, which waits
-until someone writes to the named pipe `gate`. A prompt is a JSON array of steps, and the agent's
-text is the JSON array of their outcomes:
+until someone writes to the named pipe `gate`; `own`, the command and variables of a server in its
+own settings, to which it connects once its process starts: each is a hidden process. A prompt is a
+JSON array of steps, and the agent's text is the JSON array of their outcomes:
 
 - ["ask", METHOD, PARAMS]: the response to a request at the handed server
 - ["handed"]: the entry of the server
@@ -11,7 +12,12 @@ text is the JSON array of their outcomes:
 - ["reconnect"]: connect to it again, as a second client
 - ["write", PATH, TEXT]: write a file, or to a named pipe
 - ["read", PATH]: the text of a file, or of a named pipe once someone has written to it
+- ["then", PATH]: the outcomes of further steps, which someone writes to a named pipe
 - ["folder"]: the folder of the session
+- ["own", METHOD, PARAMS]: the response to a request at the server of its own settings
+- ["changed"]: the next notification of that server
+- ["hidden", COMMAND, VARIABLES]: the output of a hidden process: with no other variables, in a
+  session of its own, and its parent has exited
 """
 
 import http.client
@@ -31,13 +37,27 @@ HELLO = {
 }
 
 
+HIDE = """
+import json, os, sys
+os.setsid()
+if os.fork():
+    os._exit(0)
+argv, env = json.loads(sys.argv[1])
+os.execve(argv[0], argv, env)
+"""
+
+
+def hiding(command: list[str], variables: dict[str, str]) -> list[str]:
+    """The command that starts a hidden process."""
+    return [sys.executable, "-I", "-S", "-c", HIDE, json.dumps([command, variables])]
+
+
 class StdioClient:
     """A client of a server that it starts itself."""
 
-    def __init__(self, entry: Message) -> None:
-        env = {pair["name"]: pair["value"] for pair in entry["env"]}
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [entry["command"], *entry["args"]],
+            command,
             env={**os.environ, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -118,6 +138,13 @@ class McpAgent:
         self.client: StdioClient | HttpClient | None = None
         self.connected = threading.Event()
         self.cwd = ""
+        self.own_client: StdioClient | None = None
+        if "own" in options:
+            self.own_client = StdioClient(hiding(*options["own"]), {})
+            self.own_client.ask("initialize", HELLO)
+            self.own_client.send({"method": "notifications/initialized"})
+            tools = self.own_client.ask("tools/list", {})
+            self.note(f"own {[tool['name'] for tool in tools['result']['tools']]}")
 
     def send(self, message: Message) -> None:
         with self.lock:
@@ -177,7 +204,12 @@ class McpAgent:
 
     def connect(self) -> Message:
         assert self.entry is not None
-        made = HttpClient(self.entry) if "url" in self.entry else StdioClient(self.entry)
+        made: StdioClient | HttpClient
+        if "url" in self.entry:
+            made = HttpClient(self.entry)
+        else:
+            env = {pair["name"]: pair["value"] for pair in self.entry["env"]}
+            made = StdioClient([self.entry["command"], *self.entry["args"]], env)
         self.client = made
         answer = made.ask("initialize", HELLO)
         if "result" in answer:
@@ -188,7 +220,7 @@ class McpAgent:
         try:
             self.connected.wait()
             (block,) = message["params"]["prompt"]
-            outcomes = [getattr(self, name)(*rest) for name, *rest in json.loads(block["text"])]
+            outcomes = self.steps(json.loads(block["text"]))
         except BaseException:  # noqa: BLE001  (it ends the process in any case)
             sys.excepthook(*sys.exc_info())
             os._exit(70)
@@ -197,6 +229,9 @@ class McpAgent:
         params = {"sessionId": message["params"]["sessionId"], "update": update}
         self.send({"method": "session/update", "params": params})
         self.reply(message, {"stopReason": "end_turn"})
+
+    def steps(self, steps: list[Any]) -> list[Any]:
+        return [getattr(self, name)(*rest) for name, *rest in steps]
 
     # The steps of a prompt.
 
@@ -220,8 +255,24 @@ class McpAgent:
         with open(path) as file:
             return file.read()
 
+    def then(self, path: str) -> list[Any]:
+        return self.steps(json.loads(self.read(path)))
+
     def folder(self) -> str:
         return self.cwd
+
+    def own(self, method: str, params: Message) -> Message:
+        assert self.own_client is not None
+        return self.own_client.ask(method, params)
+
+    def changed(self) -> str:
+        assert self.own_client is not None
+        assert self.own_client.process.stdout is not None
+        return str(json.loads(self.own_client.process.stdout.readline())["method"])
+
+    def hidden(self, command: list[str], variables: dict[str, str]) -> str:
+        ran = subprocess.run(hiding(command, variables), capture_output=True, check=False)
+        return (ran.stdout + ran.stderr).decode()
 
 
 if __name__ == "__main__":

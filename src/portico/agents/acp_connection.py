@@ -19,6 +19,7 @@ from portico.agents.failures import (
 )
 from portico.agents.lenient import decoded_fields, fields, short, text
 from portico.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpError
+from portico.process.family import Family
 from portico.protocol.codec import encode_escaped
 from portico.upstream.dialect import Dialect
 from portico.upstream.pending_request import FOREVER
@@ -76,12 +77,15 @@ class AcpHandler(Protocol):
 class AcpConnection:
     """One process of an agent. It is opened once, and closed once."""
 
-    def __init__(self, launch: AgentLaunch, cwd: str | None = None) -> None:
+    def __init__(
+        self, launch: AgentLaunch, cwd: str | None = None, family: Family | None = None
+    ) -> None:
         self.launch = launch
+        self.family = family or Family()
         self.profile = AgentProfile()
         self.handler: AcpHandler | None = None
         """Takes updates and requests; without one, updates are dropped and requests refused."""
-        command = launch.command(cwd)
+        command = launch.command(cwd, self.family)
         self.exchange = AgentExchange(
             command.wire(), command.name, self._serve, self._on_notification, ACP
         )

@@ -39,7 +39,7 @@ class CommandTurn:
         refuse_session(launch, prompt)
         self._launch = launch
         self._text = prompt_text(prompt.text, prompt.blocks)
-        self._command = launch.command(prompt.cwd)
+        self._command = launch.command(prompt.cwd, prompt.family)
         self._output = BoundedText(launch.max_text)
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         variables = self._command.variables
@@ -75,7 +75,9 @@ class CommandTurn:
         name = self._launch.name
         self._reports.progress(f"starting {name}")
         try:
-            process = await ChildProcess.start(argv, self._command.variables, self._command.cwd)
+            process = await ChildProcess.start(
+                argv, self._command.variables, self._command.cwd, self._command.family
+            )
         except (OSError, ValueError) as error:
             why = f"{name} {start_problem(self._command, error)}"
             raise AgentFailed(why, kind="start", server=name) from None

@@ -4,11 +4,13 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from portico.agents.usage import AgentUsage
 from portico.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
 from portico.process.environment import clean
+from portico.process.family import Family
 from portico.wires.child_wire import Command
 
 _NO_PAIRS: Mapping[str, str] = {}
@@ -69,7 +71,7 @@ class AgentLaunch(Struct, frozen=True, kw_only=True):
         """The whole environment of the agent."""
         return {**clean(os.environ), **self.env}
 
-    def command(self, cwd: str | None) -> Command:
+    def command(self, cwd: str | None, family: Family) -> Command:
         """Return the command of its process, which runs in this folder if it has none itself."""
         return Command(
             self.argv,
@@ -80,6 +82,7 @@ class AgentLaunch(Struct, frozen=True, kw_only=True):
             max_line=MAX_LINE,
             stdin_grace_s=self.grace.stdin_s,
             term_grace_s=self.grace.term_s,
+            family=family,
         )
 
 
@@ -133,6 +136,8 @@ class AgentPrompt(Struct, frozen=True, kw_only=True):
     session_id: str = ""
     """The session to continue."""
     servers: tuple[HandedServer, ...] = ()
+    family: Family = msgspec.field(default_factory=Family)
+    """All processes of this task."""
     on_session: Callable[[str], Awaitable[None]] | None = None
     """Awaited with the id of the session once it exists; empty if it cannot be continued later."""
     before_prompt: Callable[[], Awaitable[None]] | None = None

@@ -41,7 +41,7 @@ class LineTurn:
         self._launch = launch
         context = prompt_text("", prompt.blocks)
         self._arguments = {"prompt": prompt.text, "context": context}
-        self._wire = ChildWire(launch.command(prompt.cwd))
+        self._wire = ChildWire(launch.command(prompt.cwd, prompt.family))
         self._exchange = AgentExchange(self._wire, launch.name, _refuse, self._on_notification)
         self._loop = asyncio.get_running_loop()
         self._stopwatch = TurnStopwatch(self._loop.time)

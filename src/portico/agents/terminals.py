@@ -7,6 +7,7 @@ from typing import Any
 
 from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
 from portico.process.child_process import ChildOutput, ChildProcess
+from portico.process.family import Family
 
 MAX_TERMINALS = 16
 MAX_OUTPUT = 1024 * 1024
@@ -83,8 +84,11 @@ class _Terminal:
 class Terminals:
     """The terminals of one turn. They run without a shell, and end with the turn."""
 
-    def __init__(self, environment: Mapping[str, str], touched: Callable[[], None]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], touched: Callable[[], None], family: Family
+    ) -> None:
         self._environment = environment
+        self._family = family
         self._touched = touched
         self._open: dict[str, _Terminal] = {}
         self._starting = 0
@@ -99,7 +103,9 @@ class Terminals:
             raise McpError(why, INVALID_PARAMS)
         self._starting += 1
         try:
-            process = await ChildProcess.start(argv, {**self._environment, **env}, cwd)
+            process = await ChildProcess.start(
+                argv, {**self._environment, **env}, cwd, self._family
+            )
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise McpError(f"cannot run {argv[0][:200]!r}: {reason}", INVALID_PARAMS) from None

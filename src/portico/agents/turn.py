@@ -83,7 +83,7 @@ class AcpTurn:
             self._reports.record,
             self._updates.known_call,
         )
-        self._terminals = Terminals(launch.variables(), self._touch)
+        self._terminals = Terminals(launch.variables(), self._touch, prompt.family)
         self._callbacks = Callbacks(
             launch,
             ConfinedFiles(self._folder),
@@ -216,7 +216,7 @@ class AcpTurn:
                 await self._warm.close()
                 self._warm = None
         self._reports.progress(f"starting {self._launch.name}")
-        self._connection = AcpConnection(self._launch, self._folder)
+        self._connection = AcpConnection(self._launch, self._folder, self._prompt.family)
         await self._connection.open()
         await self._enter(self._connection)
 

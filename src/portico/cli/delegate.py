@@ -28,6 +28,7 @@ from portico.delegate.stored_delegation import (
 )
 from portico.model.context import LOCAL
 from portico.model.errors import PorticoError
+from portico.process.family import refuse_below_agent
 from portico.protocol.codec import encode
 from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
 
@@ -40,6 +41,7 @@ _MAX_LINE = 16 << 20
 def main(argv: list[str]) -> int:
     """Delegate a prompt; return 0 if the agent completed the task."""
     options = _options(argv)
+    refuse_below_agent("portico delegate")
     path = options.config or config_file()
     config = configured_agents(path)
     enabled = [entry for entry in config.entries.values() if entry.enabled]

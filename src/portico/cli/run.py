@@ -104,8 +104,10 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
     from portico.cli.agents import configured_agents
     from portico.config.paths import config_file, state_folder
     from portico.model.wording import counted
+    from portico.process.family import refuse_below_agent
     from portico.state.report import report
 
+    refuse_below_agent("portico run --agents")
     config = configured_agents(path or config_file())
     for entry in config.entries.values():
         if entry.enabled and (entry.tools or entry.max_depth):

@@ -3,6 +3,7 @@
 import argparse
 
 from portico.console.usage import Parser
+from portico.process.family import refuse_below_agent
 
 _USAGE = """\
 portico servers list [NAME] [--config FILE]
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
         return servers_test.main(options)
     from portico.cli import servers_edit
 
+    refuse_below_agent(f"portico servers {options.action}")
     return servers_edit.main(options)
 
 

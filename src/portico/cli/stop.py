@@ -7,6 +7,7 @@ from portico.config.paths import config_file
 from portico.console.running import owners
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
+from portico.process.family import refuse_below_agent
 from portico.windows.control import send_command
 
 _ASK_S = 5.0
@@ -16,6 +17,7 @@ _PAUSE_S = 0.05
 def main(argv: list[str]) -> int:
     """Stop each owner of the config and wait until it has exited."""
     options = _parser().parse_args(argv)
+    refuse_below_agent("portico stop")
     path = os.path.abspath(options.config or config_file())
     folder, found = owners(path)
     if not found:

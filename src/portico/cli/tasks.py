@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from portico.console.argument_types import integer, seconds, valued
 from portico.console.usage import Parser
+from portico.process.family import refuse_below_agent
 from portico.tasks.record import COMPLETED, TaskRecord, TaskState
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _OPTION_ACTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("finished", "damaged"), ("prune",)),
     "yes": ("prune", "discard"),
 }
+_READING = ("list", "show", "wait", "diff")
 _WITHOUT_ID = ("list", "prune")
 _APPLIES: dict[str, Callable[[TaskRecord], bool]] = {
     "show": lambda _: True,
@@ -64,7 +66,10 @@ _LIMIT = 20
 
 def main(argv: list[str]) -> int:
     """Run one action and return the exit code."""
-    return asyncio.run(_run(_options(argv)))
+    options = _options(argv)
+    if options.action not in _READING:
+        refuse_below_agent(f"portico tasks {options.action}")
+    return asyncio.run(_run(options))
 
 
 @asynccontextmanager

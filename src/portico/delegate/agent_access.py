@@ -7,6 +7,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from portico.delegate.granted_endpoint import GrantedEndpoint
 from portico.delegate.nested_questions import NestedQuestions
 from portico.delegate.stored_delegation import StoredDelegation
 from portico.model.types import Endpoint
+from portico.process.family import Family
 from portico.state.store_error import StoreError
 from portico.tasks.record import AGENT_PREFIX, TaskRecord, agent_principal
 from portico.tasks.work import Work
@@ -76,16 +78,21 @@ class TaskGrant:
         access: "AgentAccess",
         agent: str,
         task: ParentTask,
-        server: HandedServer,
+        server: HandedServer | None,
         end: GrantedEndpoint,
         questions: NestedQuestions,
     ) -> None:
+        """`server` is for the agent; None without a right to tools, or without a way to them."""
         self._access = access
         self._agent = agent
         self.task = task
         self.server = server
         self.endpoint = end
         self.questions = questions
+
+    def bind(self, family: Family) -> None:
+        """Limit all windows below the agent to this access, also those that are connected."""
+        self._access.below(family).adopt(self.endpoint)
 
     async def until_listed(self) -> None:
         """Wait until the agent has listed the tools; not again for an agent that never did in
@@ -124,21 +131,21 @@ class AgentAccess:
         """The agents that did not list their tools in time."""
         self._by_digest: dict[bytes, tuple[str, GrantedEndpoint]] = {}
         self._by_principal: dict[str, TaskGrant] = {}
+        self._by_family: WeakKeyDictionary[Family, GrantedEndpoint] = WeakKeyDictionary()
 
     async def grant(
         self, work: Work, entry: AgentEntry, stored: StoredDelegation, folder: str
-    ) -> TaskGrant | None:
-        """Grant an agent access for a task in this folder; None if it may call no tools."""
+    ) -> TaskGrant:
+        """Grant an agent access for a task in this folder, perhaps to no tools at all."""
         left = max(entry.max_depth - stored.depth, 0)
         if stored.left is not None:
             left = min(left, stored.left)
-        if entry.kind != "acp" or not (entry.tools or left):
-            return None
         token = new_task_token()
-        server = self._handed(token)
-        if not server.url and not server.argv:
-            await work.record(_NO_ROUTE)
-            return None
+        server = None
+        if entry.kind == "acp" and (entry.tools or left):
+            server = self._handed(token)
+            if server is None:
+                await work.record(_NO_ROUTE)
         endpoint = GrantedEndpoint(
             self._gateway.full_endpoint(folder),
             agent_principal(work.id),
@@ -149,7 +156,8 @@ class AgentAccess:
         task = ParentTask(
             principal=work.task.principal, depth=stored.depth, left=left, folder=folder
         )
-        server = replace(server, lists=endpoint.lists)
+        if server is not None:
+            server = replace(server, lists=endpoint.lists)
         questions = NestedQuestions(work, self._store, entry.id)
         made = TaskGrant(self, entry.id, task, server, endpoint, questions)
         self._by_digest[_digest(token)] = (token, endpoint)
@@ -164,6 +172,23 @@ class AgentAccess:
         token = token.encode("ascii", "replace").decode()
         known = self._by_digest.get(_digest(token))
         return known[1] if known is not None and compare_digest(known[0], token) else None
+
+    def of_window(self, token: str | None, family: Family | None) -> GrantedEndpoint | None:
+        """Return the endpoint of a window by its token, or by the agent below which it runs; None
+        if the task does not run, or is another agent's."""
+        own = None if family is None else self.below(family)
+        found = own if token is None else self.find(str(token))
+        if found is None or found.has_ended:
+            return None
+        return found if own is None or own.principal == found.principal else None
+
+    def below(self, family: Family) -> GrantedEndpoint:
+        """Return the endpoint of all windows below an agent, which has no tools before a task."""
+        if family not in self._by_family:
+            full = self._gateway.full_endpoint("")
+            nothing = GrantedEndpoint(full, AGENT_PREFIX, (), delegates=False)
+            self._by_family[family] = nothing
+        return self._by_family[family]
 
     def created(self, task: TaskRecord) -> None:
         """Pass on the questions of a task that an agent started."""
@@ -205,8 +230,10 @@ class AgentAccess:
         with suppress(StoreError):  # a child that is left finds out when it starts
             await cancel_tasks_of(self._store(), endpoint.principal)
 
-    def _handed(self, token: str) -> HandedServer:
+    def _handed(self, token: str) -> HandedServer | None:
         url, path = self._gateway.url, self._gateway.control_socket
+        if not url and not path:
+            return None
         return HandedServer(
             name=SERVER_NAME,
             url=url,

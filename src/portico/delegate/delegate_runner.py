@@ -39,6 +39,7 @@ from portico.delegate.stored_delegation import (
 from portico.delegate.worktree import WorktreeError
 from portico.model.errors import TargetError
 from portico.model.methods import ELICIT
+from portico.process.family import Family
 from portico.protocol.codec import encode
 from portico.providers.answer_choices import ANSWERS
 from portico.providers.task_answers import FOR_MODEL
@@ -57,8 +58,13 @@ _OF_SESSION = ("refused", "protocol")
 class HandedAccess(Protocol):
     """The access of one task's agent to Portico's own tools, until the task ends."""
 
-    server: HandedServer
+    server: HandedServer | None
+    """The server that the agent is handed."""
     questions: NestedQuestions
+
+    def bind(self, family: Family) -> None:
+        """Limit everything below the agent to this access."""
+        ...
 
     async def until_listed(self) -> None:
         """Wait until the agent has listed the tools."""
@@ -69,8 +75,8 @@ class HandedAccess(Protocol):
         ...
 
 
-GrantAccess = Callable[[Work, AgentEntry, StoredDelegation, str], Awaitable[HandedAccess | None]]
-"""Grants an agent access for a task in this folder; None if it may call no tools."""
+GrantAccess = Callable[[Work, AgentEntry, StoredDelegation, str], Awaitable[HandedAccess]]
+"""Grants an agent access for a task in this folder."""
 IsOrphan = Callable[[str, StoredDelegation], Awaitable[bool]]
 """True for a principal's task if it was delegated by a task that has ended."""
 
@@ -224,22 +230,27 @@ class DelegateRunner:
             access = await self._granted(work, entry, stored, cwd)
             if access is not None:
                 stack.push_async_callback(access.end)
-            prompt = AgentPrompt(
-                text=stored.prompt,
-                cwd=cwd,
-                task_id=work.id,
-                blocks=stored.blocks,
-                session_id=stored.session_id,
-                servers=() if access is None else (access.server,),
-                before_prompt=None if access is None else access.until_listed,
-                on_session=partial(_keep_session, work, note),
-            )
             launch = launch_of(entry)
             if stored.timeout_s is not None:
                 hard = min(stored.timeout_s, launch.timeouts.hard)
                 launch = replace(launch, timeouts=replace(launch.timeouts, hard=hard))
             # A worktree is new for each task: no process can be ready in it.
             warm = self._host.take_warm(entry, cwd) if folder is None else None
+            family = Family() if warm is None else warm.family
+            if access is not None:
+                access.bind(family)
+            server = None if access is None else access.server
+            prompt = AgentPrompt(
+                text=stored.prompt,
+                cwd=cwd,
+                task_id=work.id,
+                blocks=stored.blocks,
+                session_id=stored.session_id,
+                servers=() if server is None else (server,),
+                family=family,
+                before_prompt=None if access is None or server is None else access.until_listed,
+                on_session=partial(_keep_session, work, note),
+            )
             ending = Background()
             turn = attempt.turn = turn_of(launch, prompt, WorkPort(work), warm, ending)
             if access is not None and isinstance(turn, AcpTurn):

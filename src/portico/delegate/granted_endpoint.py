@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,9 +15,11 @@ from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from portico.model.message import NOTHING, Request, Response
 from portico.model.methods import LISTEN
-from portico.model.types import Answer, Endpoint
+from portico.model.session import Session
+from portico.model.types import Answer, Change, Endpoint
 from portico.protocol.codec import decoded, encode, error_response
 from portico.protocol.eras import members, with_capabilities
+from portico.protocol.listen import change_message
 from portico.protocol.tasks import is_about_task
 from portico.providers.task_tool_definitions import TASK_TOOL_NAMES
 from portico.state.pending import after
@@ -61,6 +64,8 @@ class GrantedEndpoint:
         self._tools = tuple(tools)
         self._delegates = delegates
         self._reserved = frozenset(reserved) | DELEGATION_TOOLS
+        self._sessions: WeakSet[Session] = WeakSet()
+        """Of the clients that have listed the tools."""
         self._end_callbacks: list[Callable[[], object]] | None = []
         self._methods: dict[str, Callable[[Request, Context], Answer]] = {
             "initialize": self._introduce,
@@ -84,6 +89,15 @@ class GrantedEndpoint:
             return self._next(request, context)
         why = f"method not found: {request.method[:200]}"
         return error_response(request.id, METHOD_NOT_FOUND, why)
+
+    def adopt(self, other: "GrantedEndpoint") -> None:
+        """Grant from now on what another endpoint grants, until that one ends."""
+        self._next = other._next  # in the folder of the task
+        self.principal, self._reserved = other.principal, other._reserved
+        self._tools, self._delegates = other._tools, other._delegates
+        other.on_end(self.end)
+        for session in self._sessions:
+            session.send(change_message(Change("tools")))
 
     def allows(self, tool: str) -> bool:
         """True if the agent may call this tool."""
@@ -121,6 +135,8 @@ class GrantedEndpoint:
         return terminus(request)
 
     def _list(self, request: Request, context: Context) -> Answer:
+        if context.session is not None:
+            self._sessions.add(context.session)
         return after(self._next(request, context), self._shown)
 
     def _shown(self, response: Response) -> Response:

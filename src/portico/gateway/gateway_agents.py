@@ -7,6 +7,7 @@ from portico.config.schema import Config
 from portico.gateway import metatool_definitions
 from portico.gateway.gateway_tasks import GatewayTasks
 from portico.gateway.local_server import LocalEntry
+from portico.process.family import gateways_above
 
 if TYPE_CHECKING:
     from portico.config.agents_schema import AgentsConfig
@@ -60,6 +61,8 @@ class GatewayAgents:
 
 
 def has_agents(config: Config) -> bool:
-    """True if the config has an agent that is enabled."""
+    """True if the config has an agent that is enabled. A gateway that an agent started has none:
+    the gateway of that agent alone knows how far it may delegate."""
     agents = config.agents
-    return agents is not None and any(entry.enabled for entry in agents.entries.values())
+    is_enabled = agents is not None and any(entry.enabled for entry in agents.entries.values())
+    return is_enabled and not gateways_above()

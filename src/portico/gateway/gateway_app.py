@@ -34,6 +34,7 @@ from portico.windows.connected_windows import folder_in
 
 if TYPE_CHECKING:
     from portico.model.types import Endpoint, LimitedEndpoint
+    from portico.process.family import Family
     from portico.search.searcher import Searcher
     from portico.tasks.record import TaskRecord
     from portico.tasks.worker import TaskWorker
@@ -177,14 +178,16 @@ class GatewayApp:
         return self.registry.endpoint(self._options.group)
 
     def client_endpoint(
-        self, preferences: Mapping[str, Any]
+        self, preferences: Mapping[str, Any], family: "Family | None" = None
     ) -> "tuple[Endpoint, Mapping[str, Any]]":
         """Return the main endpoint for a client's preferences, and those preferences resolved.
-        The agent of a task gets its own; raises PorticoError if that task does not run here."""
-        if "task_token" in preferences:
-            limited = self.find_access(str(preferences["task_token"]))
+        The agent of a task and all below it get its own; raises PorticoError if that task does
+        not run here."""
+        token = preferences.get("task_token")
+        if token is not None or family is not None:
+            limited = None if self.agents is None else self.agents.access.of_window(token, family)
             if limited is None:
-                raise PorticoError("the task of this token does not run here any more")
+                raise PorticoError("the task of this agent does not run here any more")
             return limited, {}
         self.registry.resume_installing()
         searches = self.registry.resolves_to_search(preferences.get("expose"))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from portico.process.environment import COMPOSITIONS
+from portico.process.family import Family
 from portico.process.guardian import GUARDIAN
 from portico.process.process_tree import MARK, ProcessTree, start_of
 from portico.process.read_pacing import MIN_READ, Handle, ReadPacing
@@ -35,12 +36,13 @@ _MAX_KILLS = 5
 class ChildProcess:
     """A running child of the event loop that started it."""
 
-    def __init__(self, spawned: Spawned, mark: str) -> None:
+    def __init__(self, spawned: Spawned, mark: str, family: Family | None = None) -> None:
         self.pid, self.stdin, self.stdout, self.stderr = spawned
         self.returncode: int | None = None
         """Its exit code, or minus the signal that ended it."""
         self.exited = asyncio.Event()
         self.mark = mark
+        self._family = family
         self._is_gone = False  # nor is any descendant left
         # Its mark also finds descendants whose parents have exited, such as daemons.
         self._tree = ProcessTree({self.pid}, {mark}, start_of(self.pid) or 0)
@@ -53,17 +55,19 @@ class ChildProcess:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: str | None,
+        family: Family | None = None,
         *,
         spared_s: float = 0.0,
     ) -> "ChildProcess":
-        """Start a child; raise OSError or ValueError on failure.
+        """Start a child, which leads a family if one is given; raise OSError or ValueError on
+        failure.
 
         It may outlive us by `spared_s` seconds, until `spare` changes that.
         """
         mark = GUARDIAN.announce()
         if spared_s:
             GUARDIAN.spare(mark, spared_s)
-        starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark, spared_s > 0))
+        starting = asyncio.ensure_future(cls._start(argv, env, cwd, mark, family, spared_s > 0))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -78,6 +82,7 @@ class ChildProcess:
         env: Mapping[str, str],
         cwd: str | None,
         mark: str,
+        family: Family | None,
         is_spared: bool,
     ) -> "ChildProcess":
         # If we are a child of another Portico, our children are its descendants too.
@@ -86,18 +91,24 @@ class ChildProcess:
         if COMPOSITIONS in os.environ:
             own[COMPOSITIONS] = os.environ[COMPOSITIONS]
         try:
-            spawned = await spawn(argv, {**env, **own}, cwd, is_spared=is_spared)
+            if family is not None:
+                family.expect(mark)
+            spawned = await spawn(
+                argv, {**env, **own}, cwd, is_kept=family is not None, is_spared=is_spared
+            )
         except (OSError, ValueError):
-            GUARDIAN.forget(mark)
+            _forget(mark, family)
             raise
         GUARDIAN.register(mark, spawned.pid)
+        if family is not None:
+            family.add(spawned.pid, mark)
         try:
-            return cls(spawned, mark)
+            return cls(spawned, mark, family)
         except RuntimeError:  # neither a descriptor nor a thread to wait for it with
             spawned.close()
             os.killpg(spawned.pid, signal.SIGKILL)
             _wait_pid(spawned.pid)
-            GUARDIAN.forget(mark)
+            _forget(mark, family)
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 
     def spare(self, seconds: float) -> None:
@@ -136,11 +147,13 @@ class ChildProcess:
                 await self.wait_exited(term_grace_s)
             if self.exited.is_set():
                 await self._terminate_rest()
+            else:  # it may have started more; without it they would have other parents
+                await self.find_descendants()
         finally:
             # Even if we are cancelled: no process may stay.
             self.signal(signal.SIGKILL)
             if await self.wait_exited(term_grace_s) and await self._kill_rest():
-                GUARDIAN.forget(self.mark)
+                _forget(self.mark, self._family)
 
     async def _terminate_rest(self) -> None:
         self._is_gone = not await self.find_descendants()
@@ -198,6 +211,12 @@ class ChildProcess:
         self.returncode = code
         self.exited.set()
         self._signal_group(0)
+
+
+def _forget(mark: str, family: Family | None) -> None:
+    GUARDIAN.forget(mark)
+    if family is not None:
+        family.forget(mark)
 
 
 def _wait_pid(pid: int) -> int:

@@ -8,6 +8,10 @@ as for any other, the death of a guardian does not affect it, and the kernel sig
 dies. Portico cannot do this itself: it is large and has threads, so a fork would block its event
 loop for tens of milliseconds.
 
+An agent gets a *keeper* as its parent: a fork of the guardian to which the kernel gives all orphans
+below it. So each process that an agent started has the keeper among its parents, however it was
+started, and the keeper ends only after all of them.
+
 Imports are few, and of C modules where possible, to keep the guardian small.
 """
 
@@ -22,12 +26,12 @@ import select
 import sys
 import time
 
-from portico.process.process_tree import ProcessTable, ProcessTree, start_of
+from portico.process.process_tree import KEEPER_NAME, ProcessTable, ProcessTree, start_of
 
 TYPE_CHECKING = False  # as in typing, which is too large for the guardian
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, NoReturn
 
     Known = dict[str, tuple[int, int | None, int]]
     """By mark, a child's group and start time, and the seconds for which it may outlive Portico."""
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 _GRACE_S = 0.5
 _KILL_S = 1.0
 _POLL_S = 0.02
+_REST_S = 0.1
+"""The time for what an agent leaves behind to exit after SIGTERM."""
 _SPARED_POLL_S = 0.5
 _KILL, _TERM = 9, 15  # the signal module brings a megabyte of enums
 _CHUNK = 64 * 1024
@@ -45,6 +51,7 @@ _CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220}
 CAN_START = sys.platform == "linux" and sys.maxsize > 2**32 and os.uname().machine in _CLONE
 """True if a guardian can start children here."""
 _CLONE_PARENT, _PDEATHSIG, _SIGCHLD = 0x8000, 1, 17
+_SET_NAME, _SET_SUBREAPER = 15, 36
 _NOTES = 0
 """The pipe for Portico's notes about its children, one per line."""
 
@@ -223,12 +230,14 @@ def _run_child(files: list[int], libc: Any, owner: int) -> None:
     code = errno.EINVAL
     try:
         os.write(answer, b"%d\n" % os.getpid())
-        programs, argv, env, cwd, is_spared = marshal.loads(_read_all(what))
+        programs, argv, env, cwd, is_kept, is_spared = marshal.loads(_read_all(what))
         os.setsid()
         if not is_spared:
             libc.prctl(_PDEATHSIG, _TERM, 0, 0, 0)
         if os.getppid() != owner:  # it died before it could be signalled
             os._exit(1)
+        if is_kept:
+            _keep(libc, owner)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them
             _signal.signal(number, _signal.SIG_DFL)
@@ -245,6 +254,101 @@ def _run_child(files: list[int], libc: Any, owner: int) -> None:
             os.write(answer, b"!%d\n" % code)
         finally:
             os._exit(127)
+
+
+def _keep(libc: Any, owner: int) -> None:
+    """Become the keeper of a child, in which alone this returns."""
+    libc.prctl(_SET_NAME, KEEPER_NAME.encode(), 0, 0, 0)
+    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_SIGCHLD,))
+    keeper = os.getpid()
+    child = os.fork()
+    if child:
+        _Keeper(child, owner).run()
+    libc.prctl(_PDEATHSIG, _KILL, 0, 0, 0)
+    if os.getppid() != keeper:
+        os._exit(1)
+
+
+class _Keeper:
+    """Waits for a child and for all that it leaves behind, which it ends."""
+
+    def __init__(self, child: int, owner: int) -> None:
+        self._child = child
+        self._owner = owner
+        self._status: int | None = None
+        """The child's own, once it has exited."""
+
+    def run(self) -> NoReturn:
+        """Exit as the child did, once no descendant is left."""
+        try:
+            _close_files()
+            while lives := self._reaped(None):
+                if self._status is not None or os.getppid() != self._owner:
+                    break
+            if lives:
+                self._end_all(_REST_S if self._status is not None else _GRACE_S)
+            _exit_like(self._status or 0)
+        finally:
+            os._exit(1)
+
+    def _end_all(self, grace_s: float) -> None:
+        self._signal(_TERM)
+        limit = time.monotonic() + grace_s
+        while lives := self._reaped(_POLL_S):
+            if time.monotonic() > limit:
+                break
+        while lives:
+            self._signal(_KILL)
+            lives = self._reaped(_POLL_S)
+
+    def _reaped(self, within_s: float | None) -> bool:
+        """Wait for a signal, and reap all children that have exited; return False if none live."""
+        if within_s is None:
+            _signal.sigwaitinfo((_SIGCHLD, _TERM))
+        else:
+            _signal.sigtimedwait((_SIGCHLD,), within_s)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            if pid == self._child:
+                self._status = status
+
+    def _signal(self, number: int) -> None:
+        """Signal all descendants."""
+        children = ProcessTable([ProcessTree(set())]).children
+        found = children.get(os.getpid(), [])
+        for pid in found:
+            found += children.get(pid, ())
+        for pid in found:
+            try:
+                os.kill(pid, number)
+            except OSError:
+                continue  # it has exited
+
+
+def _close_files() -> None:
+    """Close all files: others wait for their end."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            os.close(int(name))
+        except OSError:
+            continue  # that of the list
+
+
+def _exit_like(status: int) -> NoReturn:
+    """Exit as the child did."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        if -code != _KILL:
+            _signal.signal(-code, _signal.SIG_DFL)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (-code,))
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def _exec(programs: list[bytes], argv: list[bytes], env: dict[bytes, bytes]) -> int:

@@ -22,6 +22,8 @@ Once a child has exited, only the mark identifies the processes it started in ot
 """
 GUARDIAN_NAME = "portico-guardian"
 """The guardian's name in its command line; its Portico's pid and marks follow."""
+KEEPER_NAME = "portico-keeper"
+"""The name of the process above an agent, of at most 15 characters: the kernel keeps no more."""
 
 
 class ProcessTable:

@@ -39,11 +39,16 @@ class Spawned(NamedTuple):
 
 
 async def spawn(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, is_spared: bool = False
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    *,
+    is_kept: bool = False,
+    is_spared: bool = False,
 ) -> Spawned:
-    """Start a child; raise OSError or ValueError on failure. The kernel does not end one that is
-    spared when we die."""
-    request = _encode_request(argv, env, cwd, is_spared)
+    """Start a child, below a keeper if `is_kept`; raise OSError or ValueError on failure. The
+    kernel does not end one that is spared when we die."""
+    request = _encode_request(argv, env, cwd, (is_kept, is_spared))
     for _ in range(_TRIES):
         channel = GUARDIAN.channel
         if channel is None:
@@ -60,7 +65,7 @@ async def spawn(
 
 
 def _encode_request(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, is_spared: bool
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, flags: tuple[bool, bool]
 ) -> bytes:
     """Encode the request to the guardian, with the paths where the program may be."""
     program, folder = os.fsencode(argv[0]), os.fsencode(cwd or "")
@@ -73,7 +78,7 @@ def _encode_request(
         raise ValueError("embedded null byte")
     if any(not name or b"=" in name for name in variables):
         raise ValueError("illegal environment variable name")
-    return marshal.dumps((programs, words, variables, folder, is_spared))
+    return marshal.dumps((programs, words, variables, folder, *flags))
 
 
 async def _spawn_by_guardian(channel: socket.socket, request: bytes) -> Spawned | None:

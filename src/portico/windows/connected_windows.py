@@ -13,6 +13,7 @@ from typing import Any
 
 from portico.model.errors import PorticoError
 from portico.model.types import Endpoint, LimitedEndpoint
+from portico.process.family import Family
 from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
@@ -22,7 +23,7 @@ ATTACH = "attach"
 FOLDER, TASK_TOKEN = "folder", "task_token"
 """Preferences: the folder that a window was started in; the token of a task, for its agent."""
 LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
-MAX_WINDOWS = 256
+MAX_WINDOWS, MAX_AGENT_WINDOWS = 256, 16
 _LAST_S = 5.0
 """The timeout for `#last` after `#leave`."""
 _MAX_REPORTS = 20
@@ -30,18 +31,27 @@ _MAX_REPORTS = 20
 
 Preferences = Mapping[str, Any]
 """How a client should be served, such as `{"expose": "search"}`."""
-FindEndpoint = Callable[[Preferences], tuple[Endpoint, Preferences]]
-"""Returns the endpoint for preferences, and those that lead to the same one at the next owner."""
+FindEndpoint = Callable[[Preferences, Family | None], tuple[Endpoint, Preferences]]
+"""Returns the endpoint for preferences, and those that lead to the same one at the next owner. The
+window may run below an agent of the gateway, and then gets only what that agent gets."""
 
 
 class ConnectedWindows:
     """All windows of one owner."""
 
     def __init__(
-        self, version: str, account: Callable[[], str], *, max_line: int, drain_s: float
+        self,
+        version: str,
+        account: Callable[[], str],
+        *,
+        config: str,
+        max_line: int,
+        drain_s: float,
     ) -> None:
-        """`version` and `account` are the owner's; a window with others is turned away."""
+        """`version`, `account` and `config` are the owner's; a window with others is turned
+        away."""
         self.version = version
+        self._config = config
         self._account = account
         self._find_endpoint: FindEndpoint | None = None
         self.max_line = max_line
@@ -50,14 +60,15 @@ class ConnectedWindows:
         self._reports: deque[str] = deque(maxlen=_MAX_REPORTS)
         self._is_draining = False
         self.is_shared = True
-        """False if only the agents of tasks may connect."""
+        """False if only agents may connect."""
         self._changed = asyncio.Event()
         self.start_refresh: Callable[[], None] = lambda: None
         """Refreshes the catalogs of all servers."""
         self.attach_command = HandOver(self._attach)
 
     def __len__(self) -> int:
-        return len(self._connected)
+        """The number of windows, without those of agents, which do not need the gateway."""
+        return sum(window.family is None for window in self._connected)
 
     def folders(self) -> set[str]:
         """Return the folders of the windows."""
@@ -83,7 +94,7 @@ class ConnectedWindows:
         """Wait until no window has been connected for this long."""
         while True:
             self._changed.clear()
-            if self._connected:
+            if len(self):
                 await self._changed.wait()
                 continue
             try:
@@ -106,29 +117,40 @@ class ConnectedWindows:
         while self._connected:
             await self._connected.pop().close()
 
-    def _attach(self, request: ControlRequest) -> tuple[dict[str, Any], Any]:
-        if not self.is_shared and TASK_TOKEN not in preferences_of(request):
+    def _attach(self, request: ControlRequest, family: Family | None) -> tuple[dict[str, Any], Any]:
+        is_of_agent = family is not None or TASK_TOKEN in preferences_of(request)
+        if not self.is_shared and not is_of_agent:
             raise PorticoError("this gateway serves its own client only")
-        if len(self._connected) >= MAX_WINDOWS:
-            raise PorticoError(f"client limit reached ({MAX_WINDOWS})")
-        # A request without an account comes from a command, which accepts the owner's.
-        if "account" in request and request["account"] != self._account():
+        alike = [one for one in self._connected if one.family is family]
+        limit = MAX_WINDOWS if family is None else MAX_AGENT_WINDOWS
+        if len(alike) >= limit:
+            raise PorticoError(f"client limit reached ({limit})")
+        if self._is_other(request, family):
             return {"other": True}, os.close
 
         def take(fd: int) -> None:
             if self._is_draining:
                 os.close(fd)
             else:
-                self._add(_ConnectedWindow(fd, request, self))
+                self._add(_ConnectedWindow(fd, request, self, family))
 
-        return self.attach_reply(request, self._find_endpoint), take
+        return self.attach_reply(request, family, self._find_endpoint), take
+
+    def _is_other(self, request: ControlRequest, family: Family | None) -> bool:
+        """True if a window has another config or account."""
+        # A request without one comes from a command, which accepts the owner's.
+        if request.get("config", self._config) != self._config:
+            return True
+        account = self._account()
+        # An agent may give its servers a few variables only: they are not another account's.
+        return family is None and request.get("account", account) != account
 
     def attach_reply(
-        self, request: ControlRequest, find_endpoint: FindEndpoint | None
+        self, request: ControlRequest, family: Family | None, find: FindEndpoint | None
     ) -> dict[str, Any]:
         """Return the reply to a window that is accepted."""
         preferences = preferences_of(request)
-        keeps = preferences if find_endpoint is None else find_endpoint(preferences)[1]
+        keeps = preferences if find is None else find(preferences, family)[1]
         return {"version": self.version, "keeps": keeps}
 
     def _add(self, window: "_ConnectedWindow") -> None:
@@ -158,9 +180,12 @@ class _ConnectedWindow:
         fd: int,
         request: ControlRequest,
         windows: ConnectedWindows,
+        family: Family | None = None,
         *,
         sends_reply: bool = False,
     ) -> None:
+        self.family = family
+        """The family of the agent below which the window runs."""
         self._fd = fd
         self._request = request
         self.folder = folder_in(preferences_of(request))
@@ -174,14 +199,16 @@ class _ConnectedWindow:
         """Start serving; until then, its requests wait in the socket."""
         preferences = preferences_of(self._request)
         try:
-            endpoint, _ = find_endpoint(preferences)
+            endpoint, _ = find_endpoint(preferences, self.family)
         except PorticoError:  # its access ended just now
             self._abandon()
             return
         self._writer = PipeWriter(self._fd)
         max_line = self._windows.max_line
         self._server = server = _WindowServer(endpoint, self._writer.write, max_line=max_line)
-        server.requests_ended, server.windows = self._requests_ended, self._windows
+        server.requests_ended = self._requests_ended
+        if self.family is None:
+            server.start_refresh = self._windows.start_refresh
         server.session.folder = self.folder
         if isinstance(endpoint, LimitedEndpoint):
             endpoint.on_end(self._disconnected.set)
@@ -190,7 +217,8 @@ class _ConnectedWindow:
         self._reader = PipeReader(self._fd, server.received, self._disconnected.set)
         self._writer.open(self, self._disconnected.set)
         if self._sends_reply:
-            answer = {"ok": True, **self._windows.attach_reply(self._request, find_endpoint)}
+            reply = self._windows.attach_reply(self._request, self.family, find_endpoint)
+            answer = {"ok": True, **reply}
             self._writer.write((encode(answer), b"\n"))
         self._task = asyncio.ensure_future(self._run())
         for text in self._windows.reports:
@@ -258,14 +286,15 @@ class _WindowServer(StdioServer):
     """Serves a window's client, and handles the window's control lines."""
 
     requests_ended: asyncio.Event
-    windows: ConnectedWindows
+    start_refresh: Callable[[], None] | None = None
 
     def receive(self, message: bytes | str) -> None:
         """Handle one line."""
         if message == LAST:
             self.requests_ended.set()
         elif message == AGAIN:
-            self.windows.start_refresh()
+            if self.start_refresh is not None:
+                self.start_refresh()
         else:
             super().receive(message)
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
+from portico.process.family import Family, family_of
 from portico.protocol.codec import encode_escaped
 from portico.state.background import Background
 from portico.state.files import make_private
@@ -23,6 +24,7 @@ from portico.windows.control_sockets import (
     connect,
     is_same_user,
     listen,
+    pid_of,
     remove_dead_sockets,
     socket_names,
 )
@@ -37,6 +39,7 @@ _MAX_ANSWER = 16 * 1024 * 1024
 _MAX_CONNECTIONS = 16
 _FIRST_LINE_S, _IDLE_S = 2.0, 30.0
 """How long to wait for the first line of a connection, and for each further one."""
+_OF_AGENT = "an agent of this gateway sends this command, and only a person may use it"
 _SANDBOX_OFFSET = 10_000_000
 """Added to a pid in a sandbox when a process in another sandbox has the same one."""
 
@@ -44,10 +47,11 @@ _SANDBOX_OFFSET = 10_000_000
 class HandOver(Struct, frozen=True):
     """A command that takes over the connection after its reply."""
 
-    accept: Callable[[ControlRequest], tuple[dict[str, Any], Callable[[int], None]]]
+    accept: Callable[[ControlRequest, Family | None], tuple[dict[str, Any], Callable[[int], None]]]
     """Returns the reply, and the function that takes the connection's descriptor and closes it.
 
-    The client waits for the reply before it sends more.
+    It gets the family of the agent below which the client runs, if there is one. The client waits
+    for the reply before it sends more.
     """
 
 
@@ -144,13 +148,19 @@ class Control:
                 return
             self._silent.pop(task, None)
             request, command = self._read(line)
+            try:
+                family = family_of(pid_of(writer.get_extra_info("socket")))
+            except PorticoError as error:
+                command = _failed(f"cannot tell who sends this command: {error}")
             if isinstance(command, HandOver):
-                await _hand_over(command, request, writer)
+                await _hand_over(command, request, family, writer)
                 return
-            await _send_reply(
-                writer,
-                command if isinstance(command, dict) else await _run_command(command(request)),
-            )
+            if not isinstance(command, dict):
+                is_of_person = family is None
+                command = (
+                    await _run_command(command(request)) if is_of_person else _failed(_OF_AGENT)
+                )
+            await _send_reply(writer, command)
 
     def _read(self, line: bytes) -> tuple[ControlRequest, Command | dict[str, Any]]:
         """Return the request and its command, or an error reply."""
@@ -194,13 +204,17 @@ async def _send_reply(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> N
 
 
 async def _hand_over(
-    command: HandOver, request: ControlRequest, writer: asyncio.StreamWriter
+    command: HandOver,
+    request: ControlRequest,
+    family: Family | None,
+    writer: asyncio.StreamWriter,
 ) -> None:
     transport = cast("asyncio.Transport", writer.transport)  # uvloop's lacks the base class
     try:
-        answer, take = command.accept(request)
+        answer, take = command.accept(request, family)
     except PorticoError as error:
-        await _send_reply(writer, _failed(str(error)))
+        # A window below an agent must not start a gateway of its own in its place.
+        await _send_reply(writer, {**_failed(str(error)), "final": family is not None})
         return
     transport.pause_reading()  # further bytes belong to the new reader
     await _send_reply(writer, {"ok": True, **answer})

@@ -72,12 +72,25 @@ def remove_dead_sockets(folder: str) -> None:
 
 def is_same_user(peer: socket.socket) -> bool:
     """True if the peer is our user, or the kernel cannot tell; the folder is private anyway."""
+    credentials = _credentials(peer)
+    return credentials is None or credentials[1] == os.geteuid()
+
+
+def pid_of(peer: socket.socket) -> int:
+    """Return the process that connected; 0 if the kernel cannot tell."""
+    credentials = _credentials(peer)
+    return 0 if credentials is None else credentials[0]
+
+
+def _credentials(peer: socket.socket) -> tuple[int, int] | None:
+    """Return the pid and the user of a peer."""
     option: int | None = getattr(socket, "SO_PEERCRED", None)
     if option is None:
-        return True
+        return None
     # struct ucred: pid, uid and gid, four bytes each.
-    credentials: bytes = peer.getsockopt(socket.SOL_SOCKET, option, 12)
-    return int.from_bytes(credentials[4:8], sys.byteorder) == os.geteuid()
+    raw: bytes = peer.getsockopt(socket.SOL_SOCKET, option, 12)
+    pid, user = (int.from_bytes(raw[at : at + 4], sys.byteorder) for at in (0, 4))
+    return pid, user
 
 
 @contextlib.contextmanager

@@ -35,12 +35,15 @@ class Incompatible(Struct, frozen=True):
     """True if the owner has another account: a second owner may have this window's."""
     error: str = ""
     """The error in the owner's reply, if it sent one."""
+    is_final: bool = False
+    """True if this window must not be served elsewhere either."""
 
 
 class _AttachReply(Struct):
     ok: bool
     error: str = ""
     version: str = ""
+    final: bool = False
     other: bool = False
     keeps: dict[str, Any] = {}
 
@@ -115,7 +118,7 @@ async def _negotiate(
     except msgspec.DecodeError:
         return Incompatible("invalid reply")
     if not reply.ok:
-        return Incompatible(reply.error, error=reply.error)
+        return Incompatible(reply.error, error=reply.error, is_final=reply.final)
     if reply.other:
         return Incompatible("it uses another account", is_other_account=True)
     if reply.version != version:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from portico.model.errors import PorticoError
 from portico.model.types import Endpoint
+from portico.process.family import Family
 from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.state.report import report as to_operator
@@ -40,8 +41,11 @@ _MAX_LOG = 1_000_000
 class OwnedGateway(Protocol):
     """The gateway, as an owner runs it and windows use it."""
 
-    def client_endpoint(self, preferences: Preferences) -> tuple[Endpoint, Preferences]:
-        """Return the endpoint for these preferences, and the preferences for the next owner."""
+    def client_endpoint(
+        self, preferences: Preferences, family: Family | None = None
+    ) -> tuple[Endpoint, Preferences]:
+        """Return the endpoint for these preferences, and the preferences for the next owner; for a
+        window below an agent, that agent's own."""
         ...
 
     @property
@@ -110,6 +114,8 @@ class SharedGateway(Struct, Generic[G_co], frozen=True):
     """Entered only by the owner, and left after its last client."""
     version: str
     """The version of this Portico; windows of other versions do not share the gateway."""
+    config: str = ""
+    """The name of its config, which other gateways may have too, such as those of its groups."""
     account: Callable[[], str] = _no_account
     """The account that servers are called with; windows of other accounts do not share it."""
     preferences: Preferences = {}
@@ -232,7 +238,11 @@ def _follow_folders(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
 def no_windows(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:
     """Return an empty set of windows for this gateway."""
     return ConnectedWindows(
-        shared.version, shared.account, max_line=shared.max_line, drain_s=shared.drain_s
+        shared.version,
+        shared.account,
+        config=shared.config,
+        max_line=shared.max_line,
+        drain_s=shared.drain_s,
     )
 
 

@@ -11,14 +11,24 @@ import signal
 import socket
 from collections.abc import AsyncGenerator
 
+import msgspec
+
 from portico.model.errors import PorticoError
+from portico.process.family import gateways_above
 from portico.state.background import first_of
 from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio, take_stdout
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
 from portico.windows.connected_windows import Preferences, folder_in
-from portico.windows.joining import Attached, Incompatible, attach, negotiate
+from portico.windows.control_sockets import SUFFIX, socket_names
+from portico.windows.joining import (
+    Attached,
+    Incompatible,
+    attach,
+    attach_when_free,
+    negotiate,
+)
 from portico.windows.owner import (
     SILENCE_S,
     G_co,
@@ -61,10 +71,11 @@ async def serve_shared(
     `take_stdout`, if it was called before; `stop` has the effect of SIGTERM.
     """
     stop = stop or asyncio.Event()
-    if not shared.detaches:
-        return await _serve_in_process(shared, out, stop)
     window = _Window(shared, stop)
-    attached = await window.connect()
+    attached = None if shared.detaches else await window.join_above()
+    if attached is None and not shared.detaches:
+        return await _serve_in_process(shared, out, stop)
+    attached = attached or await window.connect()
     writer = writer_to(take_stdout() if out is None else out)
     bridge = Bridge(writer, stop, max_line=shared.max_line)
     unhook_signals = stop_on_signals(stop)
@@ -144,6 +155,22 @@ class _Window:
         self._preferences = {**self._shared.preferences, **found.preferences}
         return found
 
+    async def join_above(self) -> Attached | None:
+        """Connect to the gateway below whose agent this window runs; return None if there is none
+        with this config. Raises PorticoError: a window must not get around it."""
+        shared = self._shared
+        for pid in gateways_above():
+            name = f"{pid}{SUFFIX}"
+            if name not in socket_names(shared.folder):
+                continue
+            more = {**self._attach_request, "config": shared.config}
+            found = await attach_when_free(shared.folder, name, shared.version, **more)
+            if isinstance(found, Attached):
+                return found
+            if found is not None and not found.is_other_account:
+                raise PorticoError(f"cannot join the gateway of this agent: {found.why}")
+        return None
+
     async def serve(self, bridge: Bridge, attached: Attached) -> None:
         """Move the bridge from owner to owner until the client disconnects."""
         loop = asyncio.get_running_loop()
@@ -212,13 +239,18 @@ class _Window:
     async def _connect_to_owner(self) -> ConnectResult:
         """Connect to the gateway's owner, or return the reason why that failed."""
         found: ConnectResult = Incompatible("")
+        joined = await self.join_above()
+        if joined is not None:
+            return joined
         for key in lock_keys(self._shared):
-            found = await self._connect_by_key(key)
+            found = await self._connect_by_key(key, may_launch=not gateways_above())
+            if isinstance(found, Incompatible) and found.is_final:
+                raise PorticoError(found.why)
             if not (isinstance(found, Incompatible) and found.is_other_account):
                 break
         return found
 
-    async def _connect_by_key(self, key: str) -> ConnectResult:
+    async def _connect_by_key(self, key: str, *, may_launch: bool) -> ConnectResult:
         shared = self._shared
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _JOIN_S
@@ -227,6 +259,9 @@ class _Window:
                 lock = OwnerLock.acquire(shared.folder, key)
             except OSError as error:
                 return Incompatible(f"{shared.folder} cannot be used: {error.strerror or error}")
+            if lock is not None and not may_launch:
+                lock.release()  # an owner below an agent would end with that
+                return Incompatible("")
             if lock is not None:
                 found = await self._launch_owner(lock)
             else:
@@ -258,7 +293,7 @@ class _Window:
         found = await attach(shared.folder, name, shared.version, _ATTACH_S, **self._attach_request)
         if isinstance(found, Incompatible):
             why = f"process {name.partition('.')[0]}: {found.why}"
-            return Incompatible(why, is_other_account=found.is_other_account)
+            return msgspec.structs.replace(found, why=why)
         return found
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from portico.model.version import Version
 from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.process.environment import DOOR_TOKEN, secrets
+from portico.process.family import Family
 from portico.process.process_work import ProcessWork, work_of
 from portico.process.stderr_lines import StderrLines
 from portico.process.stderr_tail import StderrTail
@@ -57,6 +58,8 @@ class Command(Struct, frozen=True):
     """How long it may take to exit after its input is closed."""
     term_grace_s: float = 1.0
     """How long it may take to exit after SIGTERM."""
+    family: Family | None = None
+    """The family of the agent that it is."""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -116,7 +119,11 @@ class ChildWire(Wire):
         self.stderr_tail = StderrTail(secrets=[*command.env.values(), *secrets(variables)])
         try:
             process = await ChildProcess.start(
-                command.argv, variables, command.cwd, spared_s=command.install_s
+                command.argv,
+                variables,
+                command.cwd,
+                command.family,
+                spared_s=command.install_s,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
             raise self._fail(start_problem(command, error), "start").error() from None
@@ -212,6 +219,8 @@ class ChildWire(Wire):
             async with asyncio.timeout(_FINAL_OUTPUT_S):
                 for event in (process.exited, out.ended, err.ended):
                     await event.wait()
+        if not process.exited.is_set():
+            await process.find_descendants()
         process.signal(signal.SIGKILL)
         self._report_lost(*exit_reason(process.returncode, out.ended.is_set()))
         if await process.find_descendants():

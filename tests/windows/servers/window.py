@@ -15,6 +15,7 @@ from typing import Any
 
 from portico.model.errors import PorticoError
 from portico.model.types import Endpoint
+from portico.process.family import Family
 from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner
 from portico.windows.connected_windows import Preferences
@@ -106,7 +107,9 @@ class ToyGateway:
         self._endpoint = server.endpoint()
         self.commands: dict[str, Command] = {"status": self.status}
 
-    def client_endpoint(self, preferences: Preferences) -> tuple[Endpoint, Preferences]:
+    def client_endpoint(
+        self, preferences: Preferences, family: Family | None = None
+    ) -> tuple[Endpoint, Preferences]:
         """Return the same endpoint for all, and the preferences that the client began with."""
         enter(f"lets in {preferences.get('first', 'nobody')}")
         return self._endpoint, {"first": os.getpid(), **preferences}
