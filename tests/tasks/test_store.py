@@ -2,10 +2,14 @@
 
 import asyncio
 import math
+import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from portico.tasks import rows
 from portico.tasks.record import (
     CANCELLED,
     COMPLETED,
@@ -23,6 +27,7 @@ from portico.tasks.record import (
     agent_principal,
 )
 from portico.tasks.store import TaskStore, tasks_in_folder
+from tests.support.running import WAIT_S
 from tests.support.task_stores import OpenStore, SetClocks, claimed, opener, running
 
 ME, OTHER = "local", "other"
@@ -323,6 +328,31 @@ async def test_a_renewed_lease_does_not_expire(opened: OpenStore, now: SetClocks
             now.advance(10)
             assert await store.renew(lease) is not None
             assert await store.recover() == []
+
+
+async def test_a_lease_that_is_renewed_during_a_recovery_is_kept(
+    tmp_path: Path, now: SetClocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_reading, is_renewed, read_leased = Event(), Event(), rows.leased
+
+    def read_late(db: sqlite3.Connection) -> Iterator[TaskRecord]:
+        is_reading.set()
+        assert is_renewed.wait(WAIT_S)
+        return read_leased(db)
+
+    async with opener("file", tmp_path, now)() as store:
+        await store.submit(ME, "tool", b"")
+        _, lease = await running(store)
+        monkeypatch.setattr(rows, "leased", read_late)
+        reading = asyncio.ensure_future(store.in_progress())
+        assert await asyncio.to_thread(is_reading.wait, WAIT_S)
+        recovering = asyncio.ensure_future(store.recover())  # it reads after the other
+        await asyncio.sleep(0)
+        now.advance(1)
+        assert await store.renew(lease) is not None
+        is_renewed.set()
+        assert len(await reading) == 1
+        assert await recovering == []
 
 
 async def test_an_expired_lease_counts_until_another_worker_has_the_task(

@@ -243,13 +243,13 @@ class TaskStore(LeasedTasks):
         Repeatable tasks start again wherever they were; others only if not begun. Leases with
         the tokens `live` are those of a worker that could not renew them, and still runs.
         """
-        now = self._clocks.steady()
 
         def is_lost(task: TaskRecord) -> bool:
             lease = task.lease
             if lease is None or lease.token in live:
                 return lease is None
-            return not lease.is_valid(now) or self._is_left(task)
+            # Read after the row: a lease renewed later than `now` looks older than the system.
+            return not lease.is_valid(self._clocks.steady()) or self._is_left(task)
 
         return await self._recover(is_lost)
 
