@@ -107,7 +107,7 @@ class TaskWindows:
             tables.pop("servers", {}),
             **{
                 "gateway": {"expose": "all", **tables.pop("gateway", {})},
-                "tasks": {"lease_s": 1, "running": 8, **many},
+                "tasks": {"lease_s": 1, "running": 8, **many, **tables.pop("tasks", {})},
                 "components.effects": {"path": str(EFFECTS), "in_process": True},
                 **tables,
             },

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico.model.context import LOCAL
-from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED, QUEUED
+from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S, QUEUED
 from tests.serve.gateway import command
 from tests.serve.task_windows import EFFECTS, TaskWindow, TaskWindows, all_gone, every
 from tests.serve.test_windows import SERVER, closed, killed_with_all_it_started
@@ -127,10 +127,14 @@ def by_signal(windows: TaskWindows) -> None:
 
 
 def promoting(folder: Path, drain: float) -> TaskWindows:
-    """A gateway whose child has a slow tool: its calls become tasks."""
+    """A gateway whose child has a slow tool: its calls become tasks.
+
+    The lease outlasts a pause of the stopping owner: the next one is there while it drains.
+    """
     words = [sys.executable, str(SERVER), str(folder / "starts")]
     slow = command(words, sync_budget_s=0.2)
-    return TaskWindows(folder, servers={"slow": slow}, gateway={"drain": drain})
+    lasting = {"lease_s": LEASE_S}
+    return TaskWindows(folder, servers={"slow": slow}, gateway={"drain": drain}, tasks=lasting)
 
 
 def promoted(window: TaskWindow, seconds: float) -> str:

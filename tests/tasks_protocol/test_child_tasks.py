@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED
+from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.gated import Gated
 from tests.wrap.faults import alive, until
@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-of-children")]
 
 KILLED = "interrupted: the process that ran the task ended before the task did"
 STOPPED = "interrupted: the process that ran the task was stopped before the task ended"
+LASTING = {"lease_s": LEASE_S}
+"""Outlasts a pause of an owner that stops: the next one is there while it drains."""
 
 
 @pytest.mark.parametrize("server", ERAS)
@@ -71,7 +73,7 @@ def test_a_cancelled_task_of_a_server_that_is_resumed_calls_again(
 
 @pytest.mark.parametrize("server", ERAS)
 def test_a_stop_waits_for_the_task_of_a_child(tmp_path: Path, server: str) -> None:
-    gated = Gated(tmp_path, server, gateway={"drain": 60})
+    gated = Gated(tmp_path, server, gateway={"drain": 60}, tasks=LASTING)
     with gated.window("modern") as window:
         id = window.begin("work", gate=str(gated.gate))
         owner = gated.owner()
@@ -89,7 +91,7 @@ def test_a_stop_waits_for_the_task_of_a_child(tmp_path: Path, server: str) -> No
 def test_a_stop_interrupts_the_task_of_a_child_after_the_drain_and_says_why(
     tmp_path: Path, server: str
 ) -> None:
-    gated = Gated(tmp_path, server, gateway={"drain": 0.2})
+    gated = Gated(tmp_path, server, gateway={"drain": 0.2}, tasks=LASTING)
     with gated.window("modern") as window:
         id = window.begin("work", gate=str(gated.gate))
         gated.command("stop", "--config", str(gated.config))
