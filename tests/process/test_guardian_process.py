@@ -144,10 +144,15 @@ def twins(other_than: int = 0) -> list[int]:
 
     def there() -> bool:
         guardian = GUARDIAN.pid
-        table = processes().items()
-        # A child of the guardian is about to start the twin, and then to leave.
-        group = {pid for pid, (parent, group, *_) in table if group == guardian != parent}
-        found[:] = group - {guardian, other_than}
+        # A child of the guardian is about to start the twin, and then to leave; a child of ours is
+        # a server that has not left the group yet.
+        found[:] = [
+            pid
+            for pid, (parent, group, *_) in processes().items()
+            if group == guardian
+            and parent not in (guardian, os.getpid())
+            and pid not in (guardian, other_than)
+        ]
         return bool(found)
 
     until(there, "the guardian has no twin")
