@@ -65,8 +65,9 @@ class Place:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     way, era = request.param
     script = Script(tmp_path)
-    servers = {"pages": command(scripted(script.file)), "tasks": command(tasks_server())}
-    tables = {"gateway": {"expose": "search", "sync_budget_s": 0.5}}
+    tasks = command(tasks_server(), sync_budget_s=0.5)
+    servers = {"pages": command(scripted(script.file)), "tasks": tasks}
+    tables = {"gateway": {"expose": "search"}}
     config, home = written(tmp_path / "portico.toml", servers, **tables), tmp_path / "home"
     with ExitStack() as stack:
         client: Follower

@@ -76,14 +76,16 @@ async def structured(client: Client) -> set[str]:
 
 async def seen_by(client: Client, server: str) -> list[Any]:
     """For each call, whether it became a task, and its structured result."""
-    found = []
-    for tool, arguments in CALLS:
-        result = await client.call_tool(f"{server}__{tool}", arguments)
-        id = (result.structured_content or {}).get("task_id")
-        if id is not None:
-            result = await client.call_tool("task_status", {"task_id": id, "wait_s": 50})
-        found.append([id is not None, result.structured_content])
-    return found
+    await _outcome(client, f"{server}__measure", QUICK)  # its process runs from now on
+    return [await _outcome(client, f"{server}__{tool}", arguments) for tool, arguments in CALLS]
+
+
+async def _outcome(client: Client, tool: str, arguments: dict[str, Any]) -> list[Any]:
+    result = await client.call_tool(tool, arguments)
+    id = (result.structured_content or {}).get("task_id")
+    if id is not None:
+        result = await client.call_tool("task_status", {"task_id": id, "wait_s": 50})
+    return [id is not None, result.structured_content]
 
 
 @pytest.mark.parametrize("server", ERAS)
