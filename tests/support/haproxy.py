@@ -1,4 +1,4 @@
-"""haproxy with its default checks in front of several replicas."""
+"""haproxy in front of several replicas."""
 
 import asyncio
 import contextlib
@@ -20,6 +20,7 @@ global
 defaults
     mode http
     timeout connect 5s
+    timeout check 5s
     timeout client 60s
     timeout server 60s
 frontend door
@@ -60,12 +61,18 @@ class Haproxy:
 
 
 @contextlib.asynccontextmanager
-async def haproxy(folder: Path, port: int, replicas: Sequence[int]) -> AsyncIterator[Haproxy]:
-    """haproxy on a port, before replicas `r0`, `r1` ... on theirs."""
+async def haproxy(
+    folder: Path, port: int, replicas: Sequence[int], *, check_ms: int
+) -> AsyncIterator[Haproxy]:
+    """haproxy on a port, before replicas `r0`, `r1` ... on theirs; by default it checks each of
+    them every 2 s, and believes the third bad answer."""
     program = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
     if program is None:
         unavailable("haproxy is not installed")
-    servers = [f"    server r{n} 127.0.0.1:{to} check\n" for n, to in enumerate(replicas)]
+    servers = [
+        f"    server r{n} 127.0.0.1:{to} check inter {check_ms}ms\n"
+        for n, to in enumerate(replicas)
+    ]
     config = folder / "haproxy.cfg"
     config.write_text(_CONFIG.format(folder=folder, port=port) + "".join(servers))
     process = await asyncio.create_subprocess_exec(program, "-q", "-db", "-f", str(config))
