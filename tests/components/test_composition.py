@@ -1,6 +1,5 @@
 """Several components as one server: their order, their names, and what is refused."""
 
-import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 from tests.rigs.running import scripted
 from tests.support.messages import initialize
 from tests.support.running import WAIT_S, Child, http_server, portico_run
-from tests.wrap.faults import alive, descendants, until
+from tests.wrap.faults import alive, command_line, descendants, until
 from tests.wrap.talk import Client, Pipes, web
 
 pytestmark = pytest.mark.xdist_group("composition")
@@ -439,8 +438,4 @@ def test_no_server_of_a_composition_outlives_it(folder: Path) -> None:
 
 def commands(pid: int) -> list[str]:
     """The command lines of the processes that were started for a process."""
-    found = []
-    for one in descendants(pid):
-        with contextlib.suppress(OSError):
-            found.append(Path(f"/proc/{one}/cmdline").read_text().replace("\0", " "))
-    return found
+    return [command_line(one) for one in descendants(pid)]

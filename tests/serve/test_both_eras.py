@@ -7,7 +7,7 @@ import pytest
 
 from tests.rigs.running import tasks
 from tests.serve.gateway import Gateway, command, written
-from tests.wrap.faults import Wrap, descendants, until
+from tests.wrap.faults import Wrap, command_line, descendants, until
 from tests.wrap.talk import web
 
 ASKABLE: dict[str, Any] = {"elicitation": {}, "roots": {}}
@@ -15,8 +15,7 @@ ASKABLE: dict[str, Any] = {"elicitation": {}, "roots": {}}
 
 def processes(portico: Wrap) -> int:
     """How many servers run for it."""
-    words = (Path(f"/proc/{pid}/cmdline") for pid in descendants(portico.process.pid))
-    return sum(b"rigs/tasks.py" in path.read_bytes() for path in words if path.exists())
+    return sum("rigs/tasks.py" in command_line(pid) for pid in descendants(portico.process.pid))
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/servers/it/mcp"])

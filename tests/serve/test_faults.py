@@ -15,7 +15,7 @@ from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, listening, recorder
 from tests.serve.gateway import Entry, Gateway, command, result_of, text_in, written
 from tests.support.running import WAIT_S
-from tests.wrap.faults import Client, Steady, alive, bounded, descendants, until
+from tests.wrap.faults import Client, Steady, alive, bounded, command_line, descendants, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-faults")]
 
@@ -349,7 +349,4 @@ def test_no_process_is_left_however_the_gateway_ends(tmp_path: Path, how: signal
 
 def commands(running: Gateway) -> list[str]:
     """What it has started, as far as it still runs."""
-    return [
-        Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-        for pid in alive(descendants(running.process.pid))
-    ]
+    return [command_line(pid) for pid in alive(descendants(running.process.pid))]

@@ -8,7 +8,7 @@ import pytest
 from tests.rigs.running import shelf
 from tests.serve.gateway import Gateway, Pipes, command, refused, written
 from tests.support.running import WAIT_S
-from tests.wrap.faults import descendants, until
+from tests.wrap.faults import command_line, descendants, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-group")]
 
@@ -29,8 +29,7 @@ def _words(path: Path) -> Path:
 
 def started(gateway: Pipes) -> str:
     """The command lines of all that it started."""
-    kin = (Path(f"/proc/{pid}/cmdline") for pid in descendants(gateway.owner))
-    return " ".join(path.read_text() for path in kin if path.exists())
+    return " ".join(command_line(pid) for pid in descendants(gateway.owner))
 
 
 def test_only_the_servers_of_the_group_are_there_and_started(config: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.rigs.running import bad, shelf
 from tests.serve.gateway import Entry, Gateway, Pipes, command, result_of, text_in, written
 from tests.support.running import WAIT_S
 from tests.support.web import HEADERS, listen, mirrored
-from tests.wrap.faults import alive, descendants, until
+from tests.wrap.faults import alive, command_line, descendants, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-reload")]
 
@@ -72,7 +72,7 @@ def running(place: Place, *options: str) -> Iterator[Pipes]:
 def pids(gateway: Pipes) -> set[int]:
     """The processes of its servers."""
     kin = alive(descendants(gateway.owner))
-    return {pid for pid in kin if "/rigs/" in Path(f"/proc/{pid}/cmdline").read_text()}
+    return {pid for pid in kin if "/rigs/" in command_line(pid)}
 
 
 def busy(status: dict[str, Entry]) -> bool:

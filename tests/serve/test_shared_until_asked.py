@@ -18,7 +18,7 @@ import pytest
 from tests.rigs.running import asking, bad
 from tests.serve.gateway import Gateway, command, written
 from tests.support.soak import times
-from tests.wrap.faults import Wrap, descendants, until
+from tests.wrap.faults import Wrap, command_line, descendants, until
 from tests.wrap.talk import Web, web
 
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": True}}
@@ -52,8 +52,7 @@ def serving(home: Path, **servers: list[str]) -> Iterator[Gateway]:
 
 def processes(portico: Wrap) -> int:
     """How many servers run for it."""
-    found = (Path(f"/proc/{pid}/cmdline") for pid in descendants(portico.process.pid))
-    return sum(b"tests/rigs/" in path.read_bytes() for path in found if path.exists())
+    return sum("tests/rigs/" in command_line(pid) for pid in descendants(portico.process.pid))
 
 
 def busy(client: Web) -> bytes:

@@ -11,6 +11,7 @@ import msgspec
 
 from tests.support.oracle import MODERN
 from tests.support.running import WAIT_S, Child, initialize_params, modern_meta
+from tests.wrap.faults import command_line
 from tests.wrap.standing import children, until, wrap_command
 
 LEGACY = "2025-11-25"
@@ -33,7 +34,7 @@ class Served(Child):
 
     def upstreams(self, rig: str) -> list[int]:
         """The processes of the server behind it."""
-        return [pid for pid in children(self.process.pid) if rig in _command(pid)]
+        return [pid for pid in children(self.process.pid) if rig in command_line(pid)]
 
     def files(self) -> int:
         """How many files, pipes and sockets it has open."""
@@ -45,13 +46,6 @@ class Served(Child):
         code = super().stop()
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in kin), "it left a process")
         return code
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 class Speaker:

@@ -315,6 +315,14 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
+def command_line(pid: int) -> str:
+    """The words of a process's command; empty once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().replace("\0", " ")
+    except OSError:
+        return ""
+
+
 def alive(pids: set[int]) -> set[int]:
     """The processes that still run."""
     return {pid for pid in pids if _parent(Path(f"/proc/{pid}")) >= 0}

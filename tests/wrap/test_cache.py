@@ -9,6 +9,7 @@ import pytest
 
 from tests.rigs.running import bad, listening, shelf
 from tests.support.running import Piped
+from tests.wrap.faults import command_line
 from tests.wrap.standing import Standing, children, until, wrap_command
 
 CUTS = 12
@@ -43,10 +44,7 @@ def filled(home: Path, *words: str) -> list[str]:
 
 def started(wrap: Standing) -> bool:
     """True if there is a process of the server behind it."""
-    return any(
-        str(Path("tests/rigs")) in Path(f"/proc/{pid}/cmdline").read_text()
-        for pid in children(wrap.process.pid)
-    )
+    return any("tests/rigs" in command_line(pid) for pid in children(wrap.process.pid))
 
 
 def test_what_is_kept_is_served_without_starting_the_server(home: Path, words: Path) -> None:

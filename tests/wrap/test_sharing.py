@@ -11,7 +11,7 @@ from tests.rigs.recorder import recorded
 from tests.rigs.running import bad, recorder
 from tests.rigs.wire import dumps, raw_member
 from tests.support.running import teed
-from tests.wrap.faults import Wrap, alive, descendants, until
+from tests.wrap.faults import Wrap, alive, command_line, descendants, until
 from tests.wrap.talk import Client, Pipes, web
 
 PLAIN = bad("stdio", "plain")
@@ -35,14 +35,7 @@ def cancel(client: Client, id: bytes) -> None:
 
 def children(portico: Wrap) -> set[int]:
     """The servers that run for it."""
-    return {pid for pid in descendants(portico.process.pid) if b"badserver.py" in words_of(pid)}
-
-
-def words_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return {pid for pid in descendants(portico.process.pid) if "badserver.py" in command_line(pid)}
 
 
 @pytest.mark.parametrize(
