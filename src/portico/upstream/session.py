@@ -243,9 +243,8 @@ class UpstreamSession:
                 INTERNAL_ERROR,
             )
         try:
-            return await self._ask(
-                method, params or b"{}", call, caller
-            )  # roots/list has no params
+            # roots/list has no params
+            return await self._ask(method, params or b"{}", call, caller)
         finally:
             if capability == "roots":
                 self._roots_answered.set()
