@@ -31,6 +31,28 @@ def test_a_file_is_read_as_a_whole_or_by_lines(folder: Path) -> None:
     assert files.read(path, 9, 9) == ""
 
 
+@given(st.lists(st.sampled_from(["a", "\n", "\r\n", "é\x0b\u2028"])), *[st.integers(0, 9)] * 2)
+def test_lines_are_counted_as_editors_count_them(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[str], first: int, limit: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines.txt"
+    path.write_bytes("".join(parts).encode())
+    with path.open(newline="\n") as file:
+        lines = file.readlines()
+    files = ConfinedFiles(str(path.parent))
+    found = files.read(files.resolve(str(path)), first + 1, limit)
+    assert found == "".join(lines[first : first + limit])
+
+
+def test_one_line_far_down_a_large_file_is_found(folder: Path) -> None:
+    (folder / "long.txt").write_text("".join(f"line {n}\n" for n in range(1, 100_001)))
+    files = ConfinedFiles(str(folder))
+    path = files.resolve(str(folder / "long.txt"))
+    assert files.read(path, 99_999, 1) == "line 99999\n"
+    assert files.read(path, 99_999) == "line 99999\nline 100000\n"
+    assert files.read(path, 100_001, 5) == ""
+
+
 def test_a_file_is_written_with_the_folders_that_it_needs(folder: Path) -> None:
     files = ConfinedFiles(str(folder))
     files.write(files.resolve(str(folder / "x" / "y" / "z.txt")), "new")

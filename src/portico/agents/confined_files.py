@@ -13,6 +13,7 @@ from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
 
 MAX_FILE = 8 * 1024 * 1024
 """The largest file that is read or written, in bytes."""
+_BLOCK = 64 * 1024
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -43,15 +44,12 @@ class ConfinedFiles:
                 data = file.read(MAX_FILE + 1)
         if len(data) > MAX_FILE:
             raise McpError(f"{path[:200]!r} is larger than {MAX_FILE} bytes", INVALID_PARAMS)
+        start = _after_lines(data, 0, max(0, (line or 1) - 1))
+        end = len(data) if limit is None else _after_lines(data, start, limit)
         try:
-            text = data.decode()
+            return data[start:end].decode()
         except UnicodeDecodeError:
             raise McpError(f"{path[:200]!r} is not a UTF-8 text", INVALID_PARAMS) from None
-        if line is None and limit is None:
-            return text
-        first = max(0, (line or 1) - 1)
-        lines = text.splitlines(keepends=True)
-        return "".join(lines[first:] if limit is None else lines[first : first + limit])
 
     def write(self, path: str, content: str) -> None:
         """Replace a file, or create it with the folders that it needs; takes a resolved path."""
@@ -102,6 +100,25 @@ class ConfinedFiles:
             raise McpError(
                 f"cannot open {path[:200]!r}: {error.strerror}", INVALID_PARAMS
             ) from None
+
+
+def _after_lines(data: bytes, at: int, count: int) -> int:
+    """Return where this many lines after a place end; a list of them may be far larger."""
+    while count > 0 and at < len(data):
+        block = data[at : at + _BLOCK]
+        ends = block.count(b"\n")
+        if ends >= count:
+            return at + _nth_end(block, count)
+        count -= ends
+        at += len(block)
+    return at
+
+
+def _nth_end(block: bytes, count: int) -> int:
+    end = 0
+    for _ in range(count):
+        end = block.index(b"\n", end) + 1
+    return end
 
 
 def _make_folder(name: str, parent: int) -> None:
