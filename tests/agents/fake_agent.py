@@ -6,6 +6,7 @@ object with one operation, such as {"say": "text"}; the methods `do_...` below a
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -44,6 +45,8 @@ class FakeAgent:
         self.sessions = 0
         self.busy: set[str] = set()
         self.cancelled = threading.Event()
+        self.may_read = threading.Event()
+        self.may_read.set()
         self.log = open(script["log"], "a") if "log" in script else None  # noqa: SIM115
 
     def send_raw(self, line: str) -> None:
@@ -76,6 +79,7 @@ class FakeAgent:
 
     def run(self) -> None:
         for line in sys.stdin:
+            self.may_read.wait()
             message = json.loads(line)
             self.note("client", message)
             if "method" not in message:
@@ -212,6 +216,31 @@ class FakeAgent:
         with self.arrived:
             self.arrived.wait_for(lambda: sum(id > before for id in self.answers) == count)
         self.do_say(session, f"{count} answered")
+
+    def do_flood_requests(
+        self, session: str, limit: int, method: str, params: Message, *, withdraws: bool = False
+    ) -> None:
+        """Send requests and read nothing until they are no longer read either; then read all."""
+        before = self.last_id
+        self.may_read.clear()
+        while self.last_id - before < limit and self.is_read():
+            self.last_id += 1
+            whole = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
+            line = json.dumps(whole) + "\n"
+            if withdraws:
+                cancel = {"method": "$/cancel_request", "params": {"requestId": self.last_id}}
+                line += json.dumps({"jsonrpc": "2.0", **cancel}) + "\n"
+            os.write(1, line.encode())
+        count = self.last_id - before
+        self.may_read.set()
+        with self.arrived:
+            self.arrived.wait_for(lambda: sum(id > before for id in self.answers) == count)
+        results = sum("result" in answer for answer in self.answers.values())
+        self.do_say(session, json.dumps([count, results]))
+
+    def is_read(self) -> bool:
+        """False once our output has been full for long, and else there is room for 4,096 bytes."""
+        return bool(select.select([], [1], [], 2.0)[1])
 
     def do_take_back(self, session: str, method: str, params: Message) -> None:
         """Send a request, cancel it, and say its response."""

@@ -192,3 +192,14 @@ async def test_a_flood_of_requests_is_answered_one_way_or_the_other(tmp_path: Pa
     step = {"ask_many": 500, "method": "session/request_permission", "params": {}}
     outcome = await run_turn(launch(step), prompt(tmp_path), FakePort())
     assert outcome.text == "500 answered"
+
+
+async def test_a_text_that_is_far_larger_as_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "control.txt"
+    path.write_text("\x01" * (3 * 1024 * 1024))
+    params = {"path": str(path)}
+    error = await answered(tmp_path, "fs/read_text_file", params, callbacks=ALL)
+    assert error["message"].endswith("exceeds 16777216 bytes as JSON; read some lines of it")
+    path.write_text('"\\\x01é\U0001f600' * 20_000)  # several pieces
+    result = await answered(tmp_path, "fs/read_text_file", params, callbacks=ALL)
+    assert result == {"content": path.read_text()}

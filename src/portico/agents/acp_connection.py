@@ -37,6 +37,9 @@ ACP = Dialect(
 )
 MAX_OPEN_BYTES = 64 * 1024 * 1024
 """The total size of the agent's own requests that may be open."""
+_LARGE = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/output"})
+"""Requests with large params or results. They are answered one at a time, each once the agent has
+read the results before it: an agent that requests much and reads nothing gets one."""
 _CLOSE_S = 2.0
 
 
@@ -91,6 +94,7 @@ class AcpConnection:
         )
         self.exchange.on_dropped = self._on_dropped
         self._open_bytes = 0
+        self._large = asyncio.Lock()
         self._prompts: dict[str, asyncio.Lock] = {}
 
     async def open(self) -> None:
@@ -293,15 +297,24 @@ class AcpConnection:
             raise McpError(f"there is no session for {method[:80]}", METHOD_NOT_FOUND)
         if self._open_bytes + len(params) > MAX_OPEN_BYTES:
             raise McpError(f"open requests exceed {MAX_OPEN_BYTES} bytes", INTERNAL_ERROR)
-        decoded = decoded_fields(params)
-        if decoded is None:
-            raise McpError(f"the params of {method[:80]} are not an object", INVALID_PARAMS)
         self._open_bytes += len(params)
         try:
-            return encode_escaped(await handler.answer(method, decoded))
-        except McpError:
-            raise
-        except Exception as error:  # the agent waits for a response in any case
-            raise McpError(f"{method[:80]} failed: {type(error).__name__}") from error
+            if method not in _LARGE:
+                return await _result(handler, method, params)
+            async with self._large:
+                await self.exchange.wire.drained()
+                return await _result(handler, method, params)
         finally:
             self._open_bytes -= len(params)
+
+
+async def _result(handler: AcpHandler, method: str, params: bytes) -> bytes:
+    decoded = decoded_fields(params)
+    if decoded is None:
+        raise McpError(f"the params of {method[:80]} are not an object", INVALID_PARAMS)
+    try:
+        return encode_escaped(await handler.answer(method, decoded))
+    except McpError:
+        raise
+    except Exception as error:  # the agent waits for a response in any case
+        raise McpError(f"{method[:80]} failed: {type(error).__name__}") from error

@@ -3,7 +3,9 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Raw
 
 from portico.agents.call_paths import CallPath
 from portico.agents.confined_files import ConfinedFiles
@@ -14,7 +16,13 @@ from portico.agents.question_text import QuestionSource
 from portico.agents.questions import Questions
 from portico.agents.terminals import Terminals
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
+from portico.protocol.codec import encode
+from portico.wires.wire import MAX_MESSAGE
 
+_PIECE = 64 * 1024
+"""The characters that are encoded at once; threads run between two pieces."""
+
+T = TypeVar("T")
 Params = dict[str, Any]
 Answer = Callable[["Callbacks", Params], Awaitable[Mapping[str, Any]]]
 
@@ -61,14 +69,25 @@ class Callbacks:
     async def _read(self, params: Params) -> Mapping[str, Any]:
         path = self._permitted("read", params)
         line, limit = (_count(params.get(key)) for key in ("line", "limit"))
-        return {"content": await asyncio.to_thread(self._files.read, path, line, limit)}
+        return {"content": await _to_the_end(self._read_encoded, path, line, limit)}
+
+    def _read_encoded(self, path: str, line: int | None, limit: int | None) -> Raw:
+        """Read a file, and encode it here: that takes longer than all else, and the loop waits for
+        nothing but one piece at a time."""
+        content = self._files.read(path, line, limit)
+        pieces = (content[at : at + _PIECE] for at in range(0, len(content), _PIECE))
+        encoded = b"".join((b'"', *(encode(piece)[1:-1] for piece in pieces), b'"'))
+        if len(encoded) > MAX_MESSAGE:
+            why = f"the text of {path[:200]!r} exceeds {MAX_MESSAGE} bytes as JSON"
+            raise McpError(f"{why}; read some lines of it", INVALID_PARAMS)
+        return Raw(encoded)
 
     async def _write(self, params: Params) -> Mapping[str, Any]:
         path = self._permitted("edit", params)
         content = params.get("content")
         if not isinstance(content, str):
             raise McpError("the content is not a string", INVALID_PARAMS)
-        await asyncio.to_thread(self._files.write, path, content)
+        await _to_the_end(self._files.write, path, content)
         self._record(f"wrote {short(path)}")
         return {}
 
@@ -136,6 +155,16 @@ class Callbacks:
         if answer.action != "accept":
             return {"action": "decline" if answer.action == "decline" else "cancel"}
         return {"action": "accept", "content": dict(answer.content)}
+
+
+async def _to_the_end(work: Callable[..., T], *args: object) -> T:
+    """Run a function in a thread; a request that is cancelled lasts as long, as its thread does."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait((running,))
+        raise
 
 
 def _count(value: Any) -> int | None:

@@ -249,9 +249,22 @@ class ChildOutput:
         self.ended = asyncio.Event()
         self._pipe, self._fd, self._take = pipe, pipe.fileno(), take
         self._pace = ReadPacing()
+        self._is_paused = self._is_resting = False
         self._loop = asyncio.get_running_loop()
         os.set_blocking(self._fd, False)
         self._loop.add_reader(self._fd, self._ready)
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: the child waits when the pipe is full."""
+        if not self._is_paused and not self.ended.is_set():
+            self._is_paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._is_paused:
+            self._is_paused = False
+            self._read_again()
 
     def close(self) -> None:
         """Stop reading."""
@@ -275,11 +288,16 @@ class ChildOutput:
             return
         rest_s = self._pace.take(data, self._take)
         if rest_s and not self.ended.is_set():
+            self._is_resting = True
             self._loop.remove_reader(self._fd)
-            self._loop.call_later(rest_s, self._resume)
+            self._loop.call_later(rest_s, self._rested)
 
-    def _resume(self) -> None:
-        if not self.ended.is_set():
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._read_again()
+
+    def _read_again(self) -> None:
+        if not (self.ended.is_set() or self._is_paused or self._is_resting):
             self._loop.add_reader(self._fd, self._ready)
 
 

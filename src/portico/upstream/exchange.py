@@ -372,12 +372,16 @@ class Exchange:
         if len(self._incoming) >= self._dialect.max_incoming:
             self.unmatched += 1
             why = f"too many open questions (limit {self._dialect.max_incoming})"
-            self.wire.send_now(Outgoing(error_response(id, INTERNAL_ERROR, why).encode()))
+            self.refuse(error_response(id, INTERNAL_ERROR, why))
             return
         task = self._background.start(self._answer(id, method, params, about))
         self._incoming[id] = task
         task.add_done_callback(lambda _: self._request_done(id))
         self._extend_all()
+
+    def refuse(self, response: Response) -> None:
+        """Send the response to one request too many, if that does not block."""
+        self.wire.send_now(Outgoing(response.encode()))
 
     def _request_done(self, id: bytes) -> None:
         self._incoming.pop(id, None)
@@ -397,9 +401,10 @@ class Exchange:
             response = Response(id=id, result=await self._serve(method, params, about))
         except McpError as error:
             response = mcp_error_response(id, error)
-        await self._respond(response)
+        await self.respond(response)
 
-    async def _respond(self, response: Response) -> None:
+    async def respond(self, response: Response) -> None:
+        """Send the response to a request of the upstream."""
         try:
             await self.wire.send(Outgoing(response.encode()))
         except TargetError:
@@ -418,7 +423,7 @@ class Exchange:
     async def _answer_cancelled(self, id: bytes, code: int, task: "asyncio.Task[None]") -> None:
         await asyncio.wait((task,))
         if task.cancelled():  # it may have been answered just before
-            await self._respond(error_response(id, code, "the request was cancelled"))
+            await self.respond(error_response(id, code, "the request was cancelled"))
 
     def _abandon(self, id: bytes, reason: str, cancellable: bool) -> None:
         """Cancel a request at the upstream."""

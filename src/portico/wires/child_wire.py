@@ -171,6 +171,30 @@ class ChildWire(Wire):
         stdin.write(line)
         return True
 
+    @property
+    def is_blocked(self) -> bool:
+        """True while the backlog is above the high-water mark."""
+        stdin = self.stdin
+        if stdin is None:
+            return False
+        return not stdin.writable.is_set() or self._senders_waiting > 0
+
+    async def drained(self) -> None:
+        """Wait until the messages sent so far are below the high-water mark, or the child ended."""
+        if self.stdin is not None:
+            async with self._send_lock:
+                await self.stdin.writable.wait()
+
+    def pause_reading(self) -> None:
+        """Read nothing from the child's stdout until `resume_reading`."""
+        if self._outputs:
+            self._outputs[0].pause()
+
+    def resume_reading(self) -> None:
+        """Read the child's stdout again."""
+        if self._outputs:
+            self._outputs[0].resume()
+
     async def close(self) -> None:
         """Close its input, then send SIGTERM and SIGKILL to the whole process group."""
         self._closing = True
