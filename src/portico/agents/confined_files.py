@@ -1,4 +1,4 @@
-"""Files within one folder. Links are resolved, and may not lead out of it.
+"""Files within one folder. Links are resolved, and may lead neither out of it nor into git's.
 
 A path is resolved once, then opened name by name from the folder's own descriptor without following
 links: a link that appears in between makes the operation fail, and cannot lead out.
@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from portico.agents.git_folders import has_git_name, holds_git, is_in_git
 from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
 
 MAX_FILE = 8 * 1024 * 1024
@@ -23,6 +24,7 @@ class ConfinedFiles:
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.realpath(folder)
+        self._is_in_git = is_in_git(self.folder)
 
     def resolve(self, path: str) -> str:
         """Return the path without links; raise McpError if it is not in the folder."""
@@ -32,6 +34,11 @@ class ConfinedFiles:
         if real != self.folder and not real.startswith(self.folder.rstrip("/") + "/"):
             raise McpError(f"{path[:200]!r} is outside the folder of the task", INVALID_PARAMS)
         return real
+
+    def _check_outside_git(self, path: str, fd: int, name: str = "") -> None:
+        """Raise McpError if an open folder on the way to a file is one of git, or becomes one."""
+        if self._is_in_git or holds_git(fd, name):
+            raise _in_git(path)
 
     def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
         """Return a text file, or some of its lines, counted from 1; takes a resolved path."""
@@ -78,14 +85,18 @@ class ConfinedFiles:
         *folders, name = os.path.relpath(path, self.folder).split("/")
         if name in (".", "..") or ".." in folders:
             raise McpError(f"{path[:200]!r} is not a file in the folder", INVALID_PARAMS)
+        if has_git_name(path):
+            raise _in_git(path)
         fd = os.open(self.folder, _FOLDER_FLAGS)
         try:
             for folder in folders:
+                self._check_outside_git(path, fd, folder if create else "")
                 if create:
                     _make_folder(folder, fd)
                 inner = os.open(folder, _FOLDER_FLAGS, dir_fd=fd)
                 os.close(fd)
                 fd = inner
+            self._check_outside_git(path, fd, name if create else "")
             yield fd, name
         finally:
             os.close(fd)
@@ -100,6 +111,11 @@ class ConfinedFiles:
             raise McpError(
                 f"cannot open {path[:200]!r}: {error.strerror}", INVALID_PARAMS
             ) from None
+
+
+def _in_git(path: str) -> McpError:
+    why = f"{path[:200]!r} is in a folder of git, which runs what is in it"
+    return McpError(why, INVALID_PARAMS)
 
 
 def _after_lines(data: bytes, at: int, count: int) -> int:
