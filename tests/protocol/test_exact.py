@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from portico.model.errors import InvalidParams
 from portico.protocol.codec import encode
-from portico.protocol.exact import exact, without_duplicates
+from portico.protocol.exact import exact, has_equal_keys, without_duplicates
 
 
 def read(params: bytes) -> Any:
@@ -108,3 +108,17 @@ def test_a_reference_is_looked_into() -> None:
 @pytest.mark.parametrize("params", [b"", b"{}", b'{"ref":"x"}', b'{"ref":null}'])
 def test_params_that_name_nothing_are_fine(params: bytes) -> None:
     assert read(params) == json.loads(params or b"{}")
+
+
+@pytest.mark.parametrize(
+    ("raw", "has"),
+    [
+        (b'{"a":1,"b":{"a":2},"c":[{"a":3},{"a":3}]}', False),
+        (b'{"a":1,"a":1}', True),
+        (rb'{"a":1,"\u0061":1}', True),
+        (b'[[{"x":{"y":0,"y":0}}]]', True),
+        (b'{"n":' + b"9" * 10_000 + b',"m":1e999,"A":0,"a":0}', False),
+    ],
+)
+def test_equal_keys_are_found_at_any_depth(raw: bytes, has: bool) -> None:
+    assert has_equal_keys(raw) is has

@@ -9,11 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.model.context import Context
-from portico.model.errors import ToolError
+from portico.model.errors import INTERNAL_ERROR, McpError, ToolError
 from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler, Link
 from portico.protocol.codec import encode
-from portico.protocol.exact import with_field
+from portico.protocol.exact import has_equal_keys, with_field
 from portico.protocol.result_fields import error_result, identified
 from portico.state.pending import after
 
@@ -112,19 +112,25 @@ def _outcome(
 ) -> Callable[[ToolRequest, Answer], Answer]:
     """Return the function that passes an answer to the hook for it."""
 
-    def looked_at(call: ToolRequest, response: Response) -> Any:
-        """Return the hook's value, or what to await for it; None to keep the response."""
-        hook = on_error if response.error else on_result
-        raw = response.error or response.result
-        return hook(call, msgspec.json.decode(raw)) if hook is not None and raw else None
+    def hook_for(response: Response) -> OnResult | None:
+        return None if response.is_nothing else on_error if response.error else on_result
 
     async def wait(call: ToolRequest, answer: Awaitable[Response]) -> Response:
         response = await answer
-        value = looked_at(call, response)
-        return _changed(response, await value if isawaitable(value) else value)
+        hook = hook_for(response)
+        if hook is None:
+            return response
+        value = hook(call, _decoded(call, response))
+        return _changed(call, response, await value if isawaitable(value) else value)
 
     def pass_on(call: ToolRequest, answer: Answer) -> Answer:
-        return after(answer, lambda response: _changed(response, looked_at(call, response)))
+        def look(response: Response) -> Response:
+            hook = hook_for(response)
+            if hook is None:
+                return response
+            return _changed(call, response, hook(call, _decoded(call, response)))
+
+        return after(answer, look)
 
     if on_result is None and on_error is None:
         return lambda call, answer: answer
@@ -132,10 +138,19 @@ def _outcome(
     return wait if waits else pass_on
 
 
-def _changed(response: Response, value: Any) -> Response:
+def _decoded(call: ToolRequest, response: Response) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(response.error or response.result, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise McpError(f"{call.name} sent an invalid result: {error}", INTERNAL_ERROR) from None
+
+
+def _changed(call: ToolRequest, response: Response, value: Any) -> Response:
     """Return the response with another result or error; the same bytes if it is the same."""
-    if value is None or value == msgspec.json.decode(response.error or response.result):
-        return response
+    if value is None or value == _decoded(call, response):
+        if not has_equal_keys(response.error or response.result):
+            return response
+        value = _decoded(call, response)  # of two equal keys the client may read the other one
     if not isinstance(value, dict):
         raise TypeError(f"a hook returned {type(value).__name__}, not a dict or None")
     if response.error:

@@ -5,6 +5,7 @@ JSON does not define which of two equal keys wins, and some parsers, such as Go'
 """
 
 import re
+from json import JSONDecoder
 
 from msgspec import Raw
 
@@ -76,6 +77,24 @@ def starts_of(raw: bytes, fields: Members) -> dict[str, int]:
         found[key] = before.end()
         at = before.end() + len(value)
     return found if _end(raw, at) else {}
+
+
+def has_equal_keys(raw: bytes) -> bool:
+    """True if any object in a JSON text has two equal keys, of which parsers read either."""
+    try:
+        _distinct(raw.decode())
+    except ValueError:
+        return True
+    return False
+
+
+def _check_distinct(pairs: list[tuple[str, object]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("equal keys")
+
+
+# Numbers do not matter here; `len` is quicker than their conversion, and takes any length.
+_distinct = JSONDecoder(object_pairs_hook=_check_distinct, parse_int=len, parse_float=len).decode
 
 
 def _check(fields: Members, known: dict[str, str], where: str) -> None:
