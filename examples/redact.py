@@ -11,13 +11,12 @@ It changes the texts and data of tools, resources and prompts. Images and other 
 questions of tools, and their progress and log messages are passed on unchanged.
 """
 
-import json
 import re
 from typing import Any
 
-from msgspec.structs import replace
+import msgspec
 
-from portico import Answer, Context, Handler, Request, Response, after
+from portico import Answer, Context, Handler, Request, Response, ToolRequest, after, hooks
 
 # The patterns never try the same text twice (`++`): a long result must not hold up other calls.
 PATTERNS = {
@@ -26,38 +25,63 @@ PATTERNS = {
         r"\b(?:sk|gh[oprsu]|github_pat|glpat|xox[abprs])[-_][\w-]{16,}|\bBearer\s+[\w.~+/-]{16,}=*"
     ),
 }
-METHODS = ("tools/call", "resources/read", "prompts/get")
 FIELDS = ("content", "structuredContent", "contents", "messages")
 
 
-def link(next: Handler) -> Handler:
-    """Redact each answer that has something to redact."""
-
-    def handle(request: Request, context: Context) -> Answer:
-        answer = next(request, context)
-        return after(answer, redact) if request.method in METHODS else answer
-
-    return handle
+def clean_result(call: ToolRequest | None, result: dict[str, Any]) -> dict[str, Any]:
+    """Redact what people and models read of a result; its state belongs to the server."""
+    return {key: redacted(one) if key in FIELDS else one for key, one in result.items()}
 
 
-def redact(response: Response) -> Response:
-    """Return the response without secrets; if it has none, the same one, byte for byte."""
-    if response.error:
-        error = json.loads(response.error)
-        clean = redacted(error)
-        return response if clean == error else replace(response, error=json.dumps(clean).encode())
-    result = json.loads(response.result)
-    clean = {key: redacted(one) if key in FIELDS else one for key, one in result.items()}
-    return response if clean == result else replace(response, result=json.dumps(clean).encode())
+def clean_error(call: ToolRequest | None, error: dict[str, Any]) -> dict[str, Any]:
+    """Redact the message and the data of an error."""
+    return {key: redacted(one) for key, one in error.items()}
 
 
 def redacted(value: Any) -> Any:
     """Return a JSON value with all its texts redacted."""
     if isinstance(value, str):
-        for word, pattern in PATTERNS.items():
-            value = pattern.sub(word, value)
-    elif isinstance(value, list):
+        return redacted_text(value)
+    if isinstance(value, list):
         return [redacted(one) for one in value]
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         return {redacted(key): redacted(one) for key, one in value.items()}
     return value
+
+
+def redacted_text(text: str) -> str:
+    """Return a text without secrets. Many servers write JSON in it, with escapes of its own."""
+    if text[:1] in ("{", "["):
+        try:
+            inner = msgspec.json.decode(text)
+            clean = redacted(inner)
+        except (msgspec.DecodeError, RecursionError):
+            clean = inner = None
+        if clean != inner:
+            text = msgspec.json.encode(clean).decode()
+    for word, pattern in PATTERNS.items():
+        text = pattern.sub(word, text)
+    return text
+
+
+def others(next: Handler) -> Handler:
+    """Redact resources and prompts, which do not pass hooks."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        answer = next(request, context)
+        is_read = request.method in ("resources/read", "prompts/get")
+        return after(answer, redact) if is_read else answer
+
+    return handle
+
+
+def redact(response: Response) -> Response:
+    """Return a response without secrets."""
+    if response.error:
+        error = clean_error(None, response.decode()["error"])
+        return msgspec.structs.replace(response, error=msgspec.json.encode(error))
+    result = clean_result(None, response.decode()["result"])
+    return msgspec.structs.replace(response, result=msgspec.json.encode(result))
+
+
+links = [hooks(on_result=clean_result, on_error=clean_error), others]
