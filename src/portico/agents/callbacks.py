@@ -160,6 +160,7 @@ class Callbacks:
 async def _to_the_end(work: Callable[..., T], *args: object) -> T:
     """Run a function in a thread; a request that is cancelled lasts as long, as its thread does."""
     running = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
