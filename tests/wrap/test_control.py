@@ -165,6 +165,8 @@ def test_the_socket_is_for_this_user_alone(home: Path, words: Path) -> None:
         (b"[]", "the request is not"),
         (b'{"do": 1}', "the request is not"),
         (b"\xff\x00", "the request is not"),
+        (b'{"do": "sta\xfftus"}', "the request is not"),
+        (b'{"do": "status", "\xed\xa0\x80": 1}', "the request is not"),
         (b"[" * 60_000, "the request is not"),
         (b'{"do": "' + b"x" * 1000 + b'"}', "unknown command 'xxx"),
         (b'{"do": "stop"}', "unknown command 'stop'; commands: status, refresh"),
@@ -212,6 +214,19 @@ def test_the_oldest_connection_that_has_sent_nothing_makes_room(home: Path, word
         assert mute.recv(1) == b""
         for speaker in (late, *speakers):
             assert answer(speaker, b'{"do": "status"}')["ok"] is True
+
+
+def test_connections_that_are_idle_make_room_if_none_is_silent(home: Path, words: Path) -> None:
+    with Standing(home, "--", *shelf(words)) as wrap, ExitStack() as open_ones:
+        wrap.initialize()
+        wrap.reachable()
+        idle = [open_ones.enter_context(reached(wrap)) for _ in range(16)]
+        for one in idle:
+            assert answer(one, b'{"do": "status"}')["ok"] is True
+        assert answer(idle[0], b'{"do": "status"}')["ok"] is True
+        late = open_ones.enter_context(reached(wrap))
+        assert answer(late, b'{"do": "status"}')["ok"] is True
+        assert idle[1].recv(1) == b""  # it has been idle for longest
 
 
 def test_what_a_killed_process_left_is_cleared_away(home: Path, words: Path) -> None:

@@ -71,6 +71,8 @@ class Control:
         self._connections = Background()
         self._silent: dict[asyncio.Task[None], None] = {}
         """The connections that have sent nothing yet, the oldest first."""
+        self._idle: dict[asyncio.Task[None], None] = {}
+        """The others that wait for a further line, the one that waits for longest first."""
 
     async def open(self) -> None:
         """Start listening; raise OSError on failure."""
@@ -113,21 +115,26 @@ class Control:
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass  # the client disconnected or is idle, or we shut down
         finally:
-            self._silent.pop(task, None)
+            self._forget_waiting(task)
             self._connections.discard(task)
             writer.close()
 
     def _has_room(self) -> bool:
-        """True if one more client can be served; the oldest that has sent nothing makes room."""
+        """True if one more client can be served; the oldest that has sent nothing makes room, or
+        else the one that has been idle for longest."""
         if len(self._connections) <= _MAX_CONNECTIONS:
             return True
-        oldest = next(iter(self._silent), None)
+        oldest = next(iter((*self._silent, *self._idle)), None)
         if oldest is None:
             return False
-        del self._silent[oldest]
+        self._forget_waiting(oldest)
         self._connections.discard(oldest)
         oldest.cancel()
         return True
+
+    def _forget_waiting(self, task: "asyncio.Task[None]") -> None:
+        self._silent.pop(task, None)
+        self._idle.pop(task, None)
 
     async def _serve_requests(
         self,
@@ -146,7 +153,7 @@ class Control:
                 return
             if not line:
                 return
-            self._silent.pop(task, None)
+            self._forget_waiting(task)
             request, command = self._read(line)
             try:
                 family = family_of(pid_of(writer.get_extra_info("socket")))
@@ -161,13 +168,14 @@ class Control:
                     await _run_command(command(request)) if is_of_person else _failed(_OF_AGENT)
                 )
             await _send_reply(writer, command)
+            self._idle[task] = None
 
     def _read(self, line: bytes) -> tuple[ControlRequest, Command | dict[str, Any]]:
         """Return the request and its command, or an error reply."""
         try:
             request = msgspec.json.decode(line, type=dict[str, Any])
             name = msgspec.convert(request.get("do"), str)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return {}, _failed(f'the request is not {{"do": ...}}: {error}')
         command = self._commands.get(name)
         if command is None:
