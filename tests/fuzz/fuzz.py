@@ -12,11 +12,14 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a file, not as a module
 
+from tests.fuzz import acp_target, control_target
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import TARGETS, Broken, Target
 
+TARGETS["acp"] = acp_target.AcpTarget
+TARGETS["control"] = control_target.ControlTarget
 _KEEP = Path(tempfile.gettempdir()) / "portico-fuzz"
-_ROUND_S = {"core": 5.0, "stdio": 5.0, "http": 5.0}
+_ROUND_S = 5.0
 
 
 def fuzz(seconds: float, seed: int, keep: Path, names: list[str]) -> int:
@@ -28,7 +31,7 @@ def fuzz(seconds: float, seed: int, keep: Path, names: list[str]) -> int:
     while time.monotonic() - began < seconds:
         for name in names:
             left = seconds - (time.monotonic() - began)
-            taken, failed = one_round(name, seed + round, min(_ROUND_S[name], left), keep)
+            taken, failed = one_round(name, seed + round, min(_ROUND_S, left), keep)
             inputs[name] += taken
             failures += failed
             round += 1
@@ -40,7 +43,7 @@ def fuzz(seconds: float, seed: int, keep: Path, names: list[str]) -> int:
 def one_round(name: str, seed: int, seconds: float, keep: Path) -> tuple[int, int]:
     """A fresh target with inputs of its own; how many it took, and whether it broke."""
     target = TARGETS[name](Random(seed))
-    mutator = Mutator(seed)
+    mutator = Mutator(seed, target.valid)
     taken = 0
     end = time.monotonic() + max(seconds, 0.5)
     try:

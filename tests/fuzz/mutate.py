@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -14,10 +14,11 @@ _LONGEST = 100_000
 class Mutator:
     """An endless source of inputs; the same seed makes the same ones."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, valid: Sequence[Any] = ()) -> None:
+        """`valid` are the messages to start from, instead of those of MCP."""
         self._random = Random(seed)
-        self._messages = messages()
-        self._bodies = bodies()
+        self._messages = list(valid) or messages()
+        self._bodies = bodies(self._messages)
 
     def __iter__(self) -> Iterator[bytes]:
         while True:

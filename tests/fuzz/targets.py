@@ -6,7 +6,7 @@ import http.client
 import json
 import queue
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -35,6 +35,11 @@ class Target(Protocol):
     group: int
     """How many inputs it takes at once."""
 
+    @property
+    def valid(self) -> Sequence[Any]:
+        """The messages to start from; empty for those of MCP."""
+        ...
+
     def feed(self, inputs: Sequence[bytes]) -> None:
         """Take some inputs; raises Broken."""
         ...
@@ -49,6 +54,7 @@ class CoreTarget:
 
     name = "core"
     group = 50
+    valid = ()
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -86,6 +92,7 @@ class StdioTarget:
 
     name = "stdio"
     group = 20
+    valid = ()
 
     def __init__(self, random: Random) -> None:
         self._server = StdioServer(FEATURES, watched=False)
@@ -151,6 +158,7 @@ class HttpTarget:
 
     name = "http"
     group = 5
+    valid = ()
     _PROPER = frozenset({200, 202, 400, 404, 405, 406, 411, 413, 415, 429, 431, 503})
 
     def __init__(self, random: Random) -> None:
@@ -228,6 +236,9 @@ class HttpTarget:
         return response.status, answers
 
 
-TARGETS: dict[str, type[CoreTarget | StdioTarget | HttpTarget]] = {
-    target.name: target for target in (CoreTarget, StdioTarget, HttpTarget)
+TARGETS: dict[str, Callable[[Random], Target]] = {
+    "core": CoreTarget,
+    "stdio": StdioTarget,
+    "http": HttpTarget,
 }
+"""By name; other modules add theirs."""

@@ -5,17 +5,18 @@ from random import Random
 
 import pytest
 
+from tests.fuzz import fuzz
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import TARGETS, Broken
 
-INPUTS = {"core": 1500, "stdio": 600, "http": 300}
+INPUTS = {"core": 1500, "stdio": 600, "http": 300, "acp": 400, "control": 400}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", INPUTS)
 def test_no_input_breaks_it(name: str) -> None:
-    mutator = Mutator(seed=20260728)
     target = TARGETS[name](Random(1))
+    mutator = Mutator(20260728, target.valid)
     fed = 0
     try:
         for _ in range(INPUTS[name] // target.group):
@@ -35,11 +36,10 @@ def test_the_same_seed_makes_the_same_inputs() -> None:
 
 
 def test_a_failure_is_found_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.fuzz import fuzz
-
     class Fragile:
         name = "core"
         group = 10
+        valid = ()
 
         def __init__(self, random: Random) -> None:
             pass
