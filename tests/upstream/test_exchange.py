@@ -379,6 +379,13 @@ async def test_a_batch_past_the_limit_is_broken() -> None:
     assert (len(received.notices), exchange.garbage) == (MAX_BATCH, 1)
 
 
+async def test_a_batch_inside_a_batch_is_broken() -> None:
+    wire, received = FakeWire(lambda _: None), Notifications()
+    exchange = await opened(wire, received=received)
+    exchange.received(b"[[%s],%s,[[%s]]]" % (GOOD, GOOD, GOOD))
+    assert (len(received.notices), exchange.garbage) == (1, 2)
+
+
 async def test_a_closed_exchange_fails_who_still_waits() -> None:
     wire = FakeWire(lambda _: None)
     exchange = await opened(wire)

@@ -225,7 +225,10 @@ class Exchange:
             self._reject(b"", message, f"sent a batch of more than {MAX_BATCH} messages")
         else:
             for member in found:  # a batch, which 2025-03-26 allows
-                self.received(member, about)
+                if member.lstrip()[:1] == b"[":
+                    self._reject(b"", member, "sent a batch inside a batch")
+                else:
+                    self.received(member, about)
 
     def malformed(self, remains: bytes, why: str) -> None:
         """Count a message that could not be read."""
