@@ -84,7 +84,8 @@ class AcpTarget:
         """Take a turn with these messages."""
         script, log = (Path(self._home.name, name) for name in ("lines", "log"))
         lines = b"".join(body + b"\n" for body in inputs)
-        script.write_bytes(lines.replace(FOLDER.encode(), str(self._folder).encode()))
+        lines = lines.replace(FOLDER.encode(), str(self._folder).encode())
+        script.write_bytes(lines)
         try:
             self._runner.run(self._turn(script, log))
         except (TargetError, Broken) as error:
@@ -92,8 +93,9 @@ class AcpTarget:
                 raise Broken(str(error), inputs) from None
         except BaseException as error:
             raise Broken(f"{type(error).__name__}: {error}", inputs) from error
-        self._check_answers(inputs, log.read_bytes().splitlines())
-        self._check_files(inputs)
+        why = _wrong_answer(lines.split(b"\n"), log.read_bytes().splitlines())
+        if why or (why := self._wrong_file()):
+            raise Broken(why, inputs)
 
     async def _turn(self, script: Path, log: Path) -> None:
         wrong: list[str] = []
@@ -112,35 +114,35 @@ class AcpTarget:
         if outcome.stop_reason in ("idle", "timeout", "hard"):
             raise Broken(f"the good request was not answered: {outcome.error}", [])
 
-    def _check_answers(self, inputs: Sequence[bytes], heard: list[bytes]) -> None:
-        """Each id is answered at most as often as it was sent, and nothing is allowed."""
-        lines = [expect.read(line) for body in inputs for line in body.split(b"\n")]
-        sent = [m for one in lines for m in (one if isinstance(one, list) else [one])]
-        asked = Counter(json.dumps(m["id"]) for m in sent if isinstance(m, dict) and "id" in m)
-        answers = [json.loads(line) for line in heard]
-        got = Counter(json.dumps(m["id"]) for m in answers if "method" not in m)
-        del got['"good"']
-        if more := got - asked:
-            raise Broken(f"answered more often than requested: {dict(more)}", inputs)
-        for answer in answers:
-            result = answer.get("result")
-            outcome = result.get("outcome") if isinstance(result, dict) else None
-            if isinstance(outcome, dict) and outcome.get("outcome") == "selected":
-                self._check_rejected(inputs, sent, outcome["optionId"])
-
-    def _check_rejected(self, inputs: Sequence[bytes], sent: list[Any], chosen: Any) -> None:
-        if not any(_rejects(message, chosen) for message in sent):
-            raise Broken(f"option {chosen!r} was chosen without a person", inputs)
-
-    def _check_files(self, inputs: Sequence[bytes]) -> None:
-        names = {path.name for path in Path(self._home.name).iterdir()}
-        if names - {"inside", "lines", "log"} or any((self._folder / ".git").iterdir()):
-            raise Broken(f"it wrote outside its files: {names}", inputs)
+    def _wrong_file(self) -> str:
+        names = {path.name for path in Path(self._home.name).iterdir()} - {"inside", "lines", "log"}
+        in_git = [path.name for path in (self._folder / ".git").iterdir()]
+        return f"it wrote outside its files: {names} {in_git}" if names or in_git else ""
 
     def close(self) -> None:
         """Remove its folder."""
         self._runner.close()
         self._home.cleanup()
+
+
+def _wrong_answer(lines: Sequence[bytes], heard: Sequence[bytes]) -> str:
+    """Each id is answered at most as often as it was sent, and nothing is allowed."""
+    read = map(expect.read, lines)
+    sent = [message for one in read for message in (one if isinstance(one, list) else [one])]
+    asked = Counter(json.dumps(m["id"]) for m in sent if isinstance(m, dict) and "id" in m)
+    answers = [json.loads(line) for line in heard]
+    got = Counter(json.dumps(m["id"]) for m in answers if "method" not in m)
+    del got['"good"']
+    if more := got - asked:
+        return f"answered more often than requested: {dict(more)}"
+    for answer in answers:
+        result = answer.get("result")
+        outcome = result.get("outcome") if isinstance(result, dict) else None
+        if isinstance(outcome, dict) and outcome.get("outcome") == "selected":
+            chosen = outcome["optionId"]
+            if not any(_rejects(message, chosen) for message in sent):
+                return f"option {chosen!r} was chosen without a person"
+    return ""
 
 
 def _rejects(message: Any, chosen: Any) -> bool:
