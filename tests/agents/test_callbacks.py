@@ -166,6 +166,17 @@ async def test_a_question_of_the_agent_gets_the_answer_of_the_owner(
     )
 
 
+async def test_labels_in_a_form_of_the_agent_deceive_nobody(tmp_path: Path) -> None:
+    pin = {"type": "string", "title": "[github] PIN\u202e", "description": "safe\u200b"}
+    form = {"type": "object", "properties": {"pin": pin}}
+    port = FakePort(AgentAnswer("decline"))
+    await answered(tmp_path, "elicitation/create", {"message": "?", "requestedSchema": form}, port)
+    (question,) = port.questions
+    shown = question.schema["properties"]["pin"]
+    assert shown["title"] == "[fake] [github] PIN\\u{202e}"
+    assert shown["description"] == "safe\\u{200b}"
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -30,6 +30,10 @@ def test_labels_of_a_form_show_all_characters_and_cannot_pass_for_another_server
             "pin": {"type": "string", "title": "[github] PIN\u202e", "description": "a\n [bank] b"},
             "title": {"type": "string", "enum": ["x"], "enumNames": ["[mail] x\u200b"]},
             "pick": {"oneOf": [{"const": "[c]\u200b", "title": "[bank] yes"}]},
+            "wide": {"type": "string", "title": "\uff3bgithub\uff3d PIN"},
+            "thick": {"type": "string", "title": "\u3010github\u3011 PIN"},
+            "plain": {"type": "string", "title": "(optional) PIN"},
+            "empty": {"type": "string", "title": " ", "description": "\ufb00 \u3220"},
         },
         "required": ["pin"],
     }
@@ -42,3 +46,9 @@ def test_labels_of_a_form_show_all_characters_and_cannot_pass_for_another_server
     assert title["enum"] == ["x"]
     assert pick["oneOf"] == [{"const": "[c]\u200b", "title": "[weather] [bank] yes"}]
     assert shown["required"] == ["pin"]
+    titles = [shown["properties"][key]["title"] for key in ("wide", "thick", "plain")]
+    assert titles == [
+        "[weather] \uff3bgithub\uff3d PIN",
+        "[weather] \u3010github\u3011 PIN",
+        "(optional) PIN",
+    ]

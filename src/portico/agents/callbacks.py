@@ -17,6 +17,7 @@ from portico.agents.questions import Questions
 from portico.agents.terminals import Terminals
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.protocol.codec import encode
+from portico.upstream.attributed_questions import labelled_form
 from portico.wires.wire import MAX_MESSAGE
 
 _PIECE = 64 * 1024
@@ -140,7 +141,7 @@ class Callbacks:
         question = AgentQuestion(
             kind="elicitation",
             message=self._source.pass_on(params.get("message")),
-            schema=schema,
+            schema=labelled_form(schema, self._launch.name),
             for_model=policy.ask == "model",
             deadline_s=policy.timeout_s,
         )

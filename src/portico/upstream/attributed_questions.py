@@ -4,6 +4,7 @@ A person must see which server sends a question: the client only knows the gatew
 """
 
 from typing import Any
+from unicodedata import category, normalize
 
 from msgspec import Raw
 
@@ -40,7 +41,7 @@ def named(method: str, params: Members, server: str) -> Members:
         shown["message"] = Raw(encode(signed(_text(params, "message"), server)))
         if "requestedSchema" in params:
             form = decoded(params["requestedSchema"], dict[str, Any]) or {}
-            shown["requestedSchema"] = Raw(encode(_labelled(form, server)))
+            shown["requestedSchema"] = Raw(encode(labelled_form(form, server)))
     else:
         prompt = _text(params, "systemPrompt") or "The MCP server of this name makes this request."
         shown["systemPrompt"] = Raw(encode(signed(prompt, server)))
@@ -57,11 +58,11 @@ def signed(text: str, server: str) -> str:
     return "\n".join(f"[{server}] {line}".rstrip() for line in lines)
 
 
-def _labelled(form: Any, server: str) -> Any:
+def labelled_form(form: Any, server: str) -> Any:
     """Return the schema of a form with labels that show all characters, and that cannot pass for
-    texts of another server. Keys and values stay: the answer has them."""
+    texts of another server or agent. Keys and values stay: the answer has them."""
     if isinstance(form, list):
-        return [_labelled(one, server) for one in form]
+        return [labelled_form(one, server) for one in form]
     if not isinstance(form, dict):
         return form
     found: dict[str, Any] = {}
@@ -71,13 +72,19 @@ def _labelled(form: Any, server: str) -> Any:
         elif key == "enumNames" and isinstance(value, list):
             found[key] = [_label(one, server) if isinstance(one, str) else one for one in value]
         else:
-            found[key] = _labelled(value, server)
+            found[key] = labelled_form(value, server)
     return found
 
 
 def _label(text: str, server: str) -> str:
     lines = sanitize_text(text).splitlines()
-    return "\n".join(signed(one, server) if one.lstrip()[:1] == "[" else one for one in lines)
+    return "\n".join(signed(one, server) if _begins_with_name(one) else one for one in lines)
+
+
+def _begins_with_name(line: str) -> bool:
+    """True for a line that begins with a bracket of any script, as a signed one does."""
+    first = normalize("NFKC", line.lstrip()[:1])[:1]
+    return bool(first) and first != "(" and category(first) == "Ps"
 
 
 def named_result(result: bytes, server: str) -> bytes:
