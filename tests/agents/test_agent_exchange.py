@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from portico.agents.delegation import StopGrace
 from portico.agents.run_turn import run_turn
 from portico.config.agents_schema import AgentCallbacks
 from tests.agents.rig import FakePort, launch, prompt
@@ -24,14 +25,14 @@ async def test_a_flood_of_file_reads_is_read_no_faster_than_its_answers_are(
     path.write_text("x" * (2 * MB))
     params = {"sessionId": "session-1", "path": str(path)}
     flood = {"flood_requests": LIMIT, "method": "fs/read_text_file", "params": params}
-    agent = launch({**flood, "withdraws": withdraws}, callbacks=READS)
+    agent = launch({**flood, "withdraws": withdraws}, callbacks=READS, grace=StopGrace())
     tracemalloc.start(1)
     try:
         outcome = await run_turn(agent, prompt(tmp_path), FakePort())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    sent, results = json.loads(outcome.text)  # each of them was answered
+    sent, results = json.loads(outcome.text)  # each of them was answered, if only with an error
     assert sent < LIMIT
-    assert results > 0
+    assert results > 0 or withdraws
     assert peak < 48 * MB

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from portico.agents.delegation import AgentLaunch, StopGrace
+from portico.agents.delegation import AgentLaunch
 from portico.agents.run_turn import run_turn
 from portico.config.agents_schema import AgentCallbacks, AgentTimeouts
 from portico.model.errors import TargetError
@@ -105,7 +105,6 @@ class AcpTarget:
             name="fuzzed",
             argv=(sys.executable, "-I", "-S", "-c", AGENT, str(script), str(log)),
             timeouts=AgentTimeouts(start=PATIENCE_S, idle=PATIENCE_S, hard=2 * PATIENCE_S),
-            grace=StopGrace(cancel_s=1, stdin_s=1, term_s=1),
             callbacks=AgentCallbacks(fs="read-write", terminal=True),
         )
         outcome = await run_turn(agent, prompt(self._folder), FakePort())
