@@ -35,6 +35,23 @@ def _linked(file: Path) -> Path:
     return link
 
 
+def _behind_anothers_link(file: Path) -> Path:
+    link = file.with_name("anothers.py")
+    link.symlink_to(file)
+    os.lchown(link, 12345, 12345)
+    return link
+
+
+def _behind_a_link_that_all_can_replace(file: Path) -> Path:
+    folder = file.with_name("open")
+    folder.mkdir()
+    (folder / "between.py").symlink_to(file)
+    folder.chmod(0o777)
+    link = file.with_name("mine.py")
+    link.symlink_to(folder / "between.py")
+    return link
+
+
 def _in_a_folder_of_all(file: Path) -> Path:
     folder = file.with_name("open")
     folder.mkdir()
@@ -42,7 +59,17 @@ def _in_a_folder_of_all(file: Path) -> Path:
     return file.rename(folder / file.name)
 
 
-unsafe = pytest.mark.parametrize("unsafe", [_writable, _anothers, _linked, _in_a_folder_of_all])
+unsafe = pytest.mark.parametrize(
+    "unsafe",
+    [
+        _writable,
+        _anothers,
+        _linked,
+        _behind_anothers_link,
+        _behind_a_link_that_all_can_replace,
+        _in_a_folder_of_all,
+    ],
+)
 
 
 @pytest.fixture

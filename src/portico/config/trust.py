@@ -10,29 +10,46 @@ from portico.config.problems import ConfigError
 _ELSEWHERE = (
     "if that changes nothing, as on a Windows or network drive, move it to your home folder"
 )
+_MAX_LINKS = 40
 
 
 def check_owner(path: str, status: os.stat_result) -> None:
     """Raise ConfigError if another user, or every user, can write this file."""
     if os.name != "posix":
         return
-    me = os.geteuid()
-    if status.st_uid not in (me, 0):
-        owner, mine = _user(status.st_uid), _user(me)
-        raise ConfigError(
-            f"{path}: refused: it belongs to {owner}, who could run commands as {mine} with it; "
-            f"{'run' if me == 0 else 'have an administrator run'} `chown {me} {_quoted(path)}`, "
-            f"copy it to a file of your own, or run Portico as {owner}"
-        )
+    links = _links(os.path.abspath(path))
+    _check_user(path, status.st_uid, f"chown {os.geteuid()} {_quoted(path)}")
+    for link in links:
+        _check_user(path, os.lstat(link).st_uid, f"chown -h {os.geteuid()} {_quoted(link)}")
     if status.st_mode & stat.S_IWOTH:
         raise ConfigError(
             f"{path}: refused: every user can write to it (mode {_mode(status)}); "
             f"run `chmod o-w {_quoted(path)}`; {_ELSEWHERE}"
         )
-    for folder in dict.fromkeys(
-        map(os.path.dirname, (os.path.abspath(path), os.path.realpath(path)))
-    ):
+    steps = (os.path.abspath(path), *links, os.path.realpath(path))
+    for folder in dict.fromkeys(map(os.path.dirname, steps)):
         _check_folder(path, folder)
+
+
+def _links(path: str) -> list[str]:
+    """Return the path and those that it leads to, as far as they are links."""
+    found: list[str] = []
+    while len(found) < _MAX_LINKS and os.path.islink(path):
+        found.append(path)
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return found
+
+
+def _check_user(path: str, user: int, repair: str) -> None:
+    me = os.geteuid()
+    if user in (me, 0):
+        return
+    owner, mine = _user(user), _user(me)
+    raise ConfigError(
+        f"{path}: refused: it belongs to {owner}, who could run commands as {mine} with it; "
+        f"{'run' if me == 0 else 'have an administrator run'} `{repair}`, "
+        f"copy it to a file of your own, or run Portico as {owner}"
+    )
 
 
 def check_code(files: Iterable[str]) -> None:
