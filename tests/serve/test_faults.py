@@ -322,6 +322,22 @@ def test_a_server_that_flaps_is_used_when_it_is_up(tmp_path: Path) -> None:
         assert flaps.said("echo", text="at last") == "at last"
 
 
+def test_a_server_that_cannot_start_reports_that_once_and_not_at_every_call(
+    tmp_path: Path,
+) -> None:
+    why, starts = "the reason why it fails", tmp_path / "starts"
+    entry = command(["sh", "-c", f"echo . >>{starts}; echo {why} >&2; exit 7"])
+    config = written(tmp_path / "portico.toml", {"broken": entry})
+    with Gateway(tmp_path / "home", config) as running, running.client() as client:
+        assert until(lambda: why in running.stderr())
+        for _ in range(10):
+            called = result_of(client.call("execute_tool", name="broken__echo", arguments={}))
+            assert why in text_in(called)
+        client.call("refresh_tools", server="broken")
+        assert until(lambda: len(starts.read_text().split()) > 1)
+        assert running.stderr().count(why) == 1
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_no_process_is_left_however_the_gateway_ends(tmp_path: Path, how: signal.Signals) -> None:
     entries = {
