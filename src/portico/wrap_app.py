@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
@@ -55,7 +56,8 @@ class WrapApp:
     """One upstream and its endpoint, from start to end."""
 
     def __init__(self, options: WrapOptions, *, alone: bool, url: str = "") -> None:
-        """`alone` is for a single client: serving stops when the upstream fails to start.
+        """`alone` is for a single client: serving stops when the upstream fails to start, and the
+        upstream's own tasks pass unchanged.
 
         `url` is the HTTP endpoint, if any.
         """
@@ -66,7 +68,7 @@ class WrapApp:
         self.failure: McpError | None = None
         self.upstream = Upstream(
             options.address,
-            options.policy,
+            replace(options.policy, hides_tasks=not alone),
             memory=_memory() if options.cache else None,
             key=options.key,
             report=report,
@@ -77,7 +79,7 @@ class WrapApp:
         self._log = None if options.log is None else _open_log(options.log)
         scope = f"wrap:{options.key('tasks')}"
         log = None if self._log is None else self._log.event
-        self._tasks = WrapTasks(self.upstream, scope, log)
+        self._tasks = WrapTasks(self.upstream, scope, log, alone=alone)
         # With links, the server must read exactly the params that they have checked.
         before = [exact_params]
         observe = None if self._log is None else self._log.link(self.upstream.name)

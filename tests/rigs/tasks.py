@@ -1,11 +1,12 @@
 """An upstream whose tool `work` runs as a task wherever its client can follow one.
 
-    python -I -S tests/rigs/tasks.py (legacy | modern | both)
+    python -I -S tests/rigs/tasks.py (legacy | modern | both) [undeclared]
 
 As other servers of both eras on pipes, it stays in the era of its first request. `work` takes `ms`,
 `keep`, its ttl in ms, and `asks`, to ask in a modern task whether its client can be asked or not;
 without a task it answers at once. `pid` says which process this is,
-`heard` all that it was sent so far, and `forget` drops all tasks.
+`heard` all that it was sent so far, and `forget` drops all tasks. Its capabilities do not mention
+tasks if they are `undeclared`.
 """
 
 import json
@@ -23,6 +24,7 @@ from tests.rigs.wire import Call, serve_stdio
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 spoken = [sys.argv[1]]
+IS_DECLARED = "undeclared" not in sys.argv
 META = "io.modelcontextprotocol/"
 TOOLS: list[dict[str, Any]] = [
     {
@@ -119,14 +121,13 @@ def greet(call: Call) -> None:
     """Say hello in the era that is spoken."""
     server = {"name": "tasks", "version": "1"}
     if call.method == "initialize" and spoken[0] != "modern":
-        able: dict[str, Any] = {
-            "tools": {},
-            "tasks": {"requests": {"tools": {"call": {}}}, "cancel": {}},
-        }
+        able: dict[str, Any] = {"tools": {}}
+        if IS_DECLARED:
+            able["tasks"] = {"requests": {"tools": {"call": {}}}, "cancel": {}}
         hello = {"protocolVersion": "2025-11-25", "capabilities": able, "serverInfo": server}
         call.result(hello)
     elif call.method == "server/discover" and spoken[0] != "legacy":
-        able = {"tools": {}, "extensions": {EXTENSION: {}}}
+        able = {"tools": {}, "extensions": {EXTENSION: {}} if IS_DECLARED else {}}
         found = {"supportedVersions": ["2026-07-28"], "capabilities": able, "ttlMs": 0}
         about = {"cacheScope": "private", "_meta": {f"{META}serverInfo": server}}
         answered(call, {**found, **about})

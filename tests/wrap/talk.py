@@ -199,6 +199,9 @@ class Pipes(Client):
 class Web(Client):
     """A client over HTTP; each POST has a connection and a thread of its own."""
 
+    token = ""
+    """Sent with every request, if there is one."""
+
     def __init__(self, port: int, path: str = "/mcp", **more: Any) -> None:
         super().__init__(**more)
         self.port = port
@@ -272,7 +275,9 @@ class Web(Client):
         connection.connect()
         self._open[id] = connection.sock
         accept = "text/event-stream" if verb == "GET" else _BOTH
-        connection.request(verb, self.path, body, {"accept": accept, **self.session, **headers})
+        known = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        headers = {"accept": accept, **known, **self.session, **headers}
+        connection.request(verb, self.path, body, headers)
 
         def read() -> None:
             # Closed under its feet, it was hung up, or the test is over.

@@ -19,7 +19,7 @@ from portico.config.paths import cache_folder, log_file, state_folder, working_f
 from portico.config.schema import Config, Search
 from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
 from portico.gateway.gateway_agents import GatewayAgents, has_agents
-from portico.gateway.gateway_tasks import GatewayTasks, file_store, has_store, is_writable
+from portico.gateway.gateway_tasks import GatewayTasks, file_store, has_store
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
@@ -28,6 +28,7 @@ from portico.gateway.serve_options import ServeOptions
 from portico.model.errors import PorticoError
 from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
+from portico.state.files import is_writable
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
 from portico.windows.connected_windows import folder_in

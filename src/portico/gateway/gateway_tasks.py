@@ -282,13 +282,6 @@ def has_store(folder: str) -> bool:
     return os.path.exists(os.path.join(folder, "tasks.db"))
 
 
-def is_writable(folder: str) -> bool:
-    """True if a store can be created in a folder, which may not exist yet."""
-    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
 def memory_store() -> "TaskStore":
     """Return a store that ends with this process."""
     from portico.tasks.store import tasks_in_memory

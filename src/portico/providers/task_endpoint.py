@@ -320,6 +320,8 @@ class TaskEndpoint:
     def _about(self, request: Request, context: Context) -> Answer:
         method = self._requests.method(request)
         if method is None or not self._policy.is_declared or request.version < _SINCE:
+            if self._forwards is None:  # a server would answer for the tasks of all its clients
+                raise McpError(f"method not found: {request.method[:200]}", METHOD_NOT_FOUND)
             return self._next(request, context)
         if self._forwards is None or self._translates(request):
             return method(self._requests, request, context)

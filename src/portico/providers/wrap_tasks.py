@@ -1,4 +1,4 @@
-"""The tasks of a wrapped server: its own within one era, translated across eras."""
+"""The tasks of a wrapped server: for a single client of its era, its own; otherwise ours."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -31,11 +31,18 @@ class WrapTasks(TaskPolicy):
     names_servers = False
 
     def __init__(
-        self, upstream: Upstream, scope: str, log: Callable[[str], None] | None = None
+        self,
+        upstream: Upstream,
+        scope: str,
+        log: Callable[[str], None] | None = None,
+        *,
+        alone: bool,
     ) -> None:
         """Only processes with the same `scope` follow each other's tasks. `log` gets a line for
-        each task created and finished."""
+        each task created and finished. A client that is `alone` with the server of its era gets the
+        server's own ids; several clients get ids that none of them can guess."""
         self._upstream = upstream
+        self._alone = alone
         self._scope = scope
         self._log = log
         self._worker: TaskWorker | None = None
@@ -47,14 +54,14 @@ class WrapTasks(TaskPolicy):
     def _endpoint(self) -> "TaskEndpoint":
         from portico.providers.task_endpoint import TaskEndpoint
 
-        relay = self._upstream.relay
+        relay = self._upstream.relay if self._alone else None
         return TaskEndpoint(
             lambda: self.host, "", self, forwards=relay, translates=self._translates
         )
 
     @cached_property
     def host(self) -> "TaskHost":
-        """The follower of tasks of the other era, created when there is a first one."""
+        """The follower of the server's tasks, created when there is a first one."""
         from portico.providers.remote_task import RemoteTaskRunner
         from portico.providers.task_host import TaskHost
         from portico.tasks.worker import TaskWorker
@@ -125,8 +132,14 @@ def _required_tools(catalog: Catalog) -> frozenset[str]:
 
 
 def _open_store() -> "TaskStore":
-    """Return the store that gateways use too: each removes only tasks of its own scope."""
+    """Return the store that gateways use too: each removes only tasks of its own scope. Where it
+    cannot be written, tasks last as long as this process."""
     from portico.config.paths import state_folder
-    from portico.tasks.store import tasks_in_folder
+    from portico.state.files import is_writable
+    from portico.tasks.store import tasks_in_folder, tasks_in_memory
 
-    return tasks_in_folder(state_folder())
+    folder = state_folder()
+    if is_writable(folder):
+        return tasks_in_folder(folder)
+    report(f"tasks end with this process: {folder} is not writable")
+    return tasks_in_memory()

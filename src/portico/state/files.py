@@ -34,6 +34,13 @@ def make_private(folder: str) -> None:
         os.chmod(folder, 0o700)
 
 
+def is_writable(folder: str) -> bool:
+    """True if a file can be created in a folder, which may not exist yet."""
+    while not os.path.exists(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
 def read(path: str, max_size: int, *, follow: bool = False) -> tuple[bytes, os.stat_result]:
     """Return a file's content and status; raise OSError if it is larger, or is a link."""
     flags = READ & ~_NO_FOLLOW if follow else READ

@@ -400,6 +400,8 @@ class Relay:
         method, params = request.method, request.params
         if is_about_task(method):
             task = task_of(method, params, result)
+            if task is None and method == "tasks/cancel" and request.is_derived:
+                task = Task(task_id(params), is_over=True)  # acknowledged; it is queried no more
             # A request may name any task; only those created here, or followed by us, count.
             if task is not None and (task.id in session.tasks or request.is_derived):
                 # The state of a legacy task does not include its result.

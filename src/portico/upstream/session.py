@@ -307,11 +307,13 @@ class UpstreamSession:
             task = task_in(method, params)
             if task is not None and task.id in self.tasks:
                 self.tasks.note(task, is_fetched=False)
+            if method in (_TASKS, _TASK_STATUS) and self.hides_tasks:
+                return
             if method == _TASKS and not about:
                 about = subscription_of(params)
             if method != _TASK_STATUS:
                 self._forward(method, params, about)
-            elif not self.hides_tasks:
+            else:
                 self._forward_task(method, params, about)
 
     def _forward_log(self, method: str, params: bytes, about: bytes) -> None:
