@@ -79,6 +79,7 @@ class CompositionApp:
         parts = options.composition.parts
         self._addresses = {part.component.name: part.component for part in parts}
         cache = cache_folder()
+        self._tasks = GatewayTasks(_task_worker, options.label)
         environment = MemberEnvironment(
             info={"name": "portico", "title": "Portico", "version": options.version},
             memory=CatalogStore(
@@ -89,8 +90,8 @@ class CompositionApp:
             on_stderr=lambda _, line: STDERR.write_line(line),
             address_of=self._address,
             history=histories(options.label, report),
+            finish_task=self._tasks.finish_task,
         )
-        self._tasks = GatewayTasks(_task_worker, options.label)
         self._registry = Registry(
             Config(
                 path=options.label,

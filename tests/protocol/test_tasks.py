@@ -10,6 +10,7 @@ from portico.protocol.tasks import (
     Task,
     task_in,
     task_of,
+    unasked_task,
     without_task_support,
     without_tasks,
     without_tasks_raw,
@@ -75,3 +76,39 @@ def test_a_definition_loses_only_its_task_support() -> None:
     tool = b'{"name":"a","execution":{"taskSupport":"required","x":1}}'
     assert json.loads(without_task_support(tool)) == {"name": "a", "execution": {"x": 1}}
     assert without_task_support(b'{"name":"a","execution":{"taskSupport":"x"}}') == b'{"name":"a"}'
+
+
+@pytest.mark.parametrize(
+    ("result", "id"),
+    [
+        ({"resultType": "task", **WORKING}, "a"),
+        ({"task": WORKING}, "a"),
+        ({"resultType": "task"}, ""),
+        ({"resultType": "task", "taskId": 5, "status": "working"}, ""),
+        ({"task": {"taskId": 5}}, ""),
+    ],
+)
+def test_a_task_in_place_of_a_result_is_recognised_however_it_is_written(
+    result: dict[str, Any], id: str
+) -> None:
+    written = json.dumps(result).encode()
+    for raw in (written, written.replace(b'"task"', b'"\\u0074ask"')):
+        found = unasked_task(raw)
+        assert found is not None
+        assert found.id == id
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [], "task": WORKING},
+        {"content": [{"type": "text", "text": "task"}]},
+        {"content": [], "structuredContent": {"task": WORKING, "resultType": "task"}},
+        {"task": "write", "status": "done"},
+        {"task": {"title": "write"}},
+        [WORKING],
+        "task",
+    ],
+)
+def test_a_result_that_mentions_a_task_is_a_result(result: Any) -> None:
+    assert unasked_task(json.dumps(result).encode()) is None

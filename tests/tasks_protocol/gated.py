@@ -38,8 +38,9 @@ class Gated:
             "gateway": {"expose": "all", **more.pop("gateway", {})},
             "tasks": {"lease_s": 1, **more.pop("tasks", {})},
         }
-        words = [sys.executable, "-I", "-S", str(SERVER), era, str(self._ledger)]
-        servers = {"rig": command(words, era=era, **more)}
+        self.words = [sys.executable, "-I", "-S", str(SERVER), era, str(self._ledger)]
+        """The command line of the server."""
+        servers = {"rig": command(self.words, era=era, **more)}
         self.config = written(folder / "portico.toml", servers, **tables)
 
     def gateway(self) -> Gateway:

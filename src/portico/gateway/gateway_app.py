@@ -90,6 +90,7 @@ class GatewayApp:
             os.path.join(cache, "catalogs"), report=self.tell, disk_cache=disk_cache
         )
         self._folder = working_folder()
+        self.tasks = self._open_tasks(config)
         environment = MemberEnvironment(
             info={"name": "portico", "title": "Portico", "version": options.version},
             memory=memory if options.cache else None,
@@ -99,8 +100,8 @@ class GatewayApp:
             gateway=options.key(),
             folder=self._folder,
             history=histories(config.path, self.tell) if options.cache else no_history,
+            finish_task=None if self.tasks is None else self.tasks.finish_task,
         )
-        self.tasks = self._open_tasks(config)
         self.agents: GatewayAgents | None = None
         if self.tasks is not None and has_agents(config):
             assert config.agents is not None

@@ -14,11 +14,13 @@ from portico.gateway.endpoints import IN_FOLDER
 from portico.gateway.exposure import Exposure
 from portico.gateway.member import Member
 from portico.model.context import Context
-from portico.model.message import Request
+from portico.model.message import Request, Response
+from portico.model.tasking import CreatedTask
 from portico.model.types import Handler
 from portico.providers.lazy_task_link import LazyTaskLink
 from portico.providers.task_mode import TaskMode
 from portico.providers.task_policy import declares_tasks
+from portico.upstream.relay import FinishTask
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -146,6 +148,18 @@ class GatewayTasks:
             self.find(at)
         endpoint = self._endpoints.get(at)
         return None if endpoint is None else endpoint.handler
+
+    def finish_task(self, server: str, folder: str) -> FinishTask:
+        """Return the function that waits for tasks of a member that nobody requested, as a task at
+        its own endpoint."""
+        at = f"server:{server}{IN_FOLDER}{folder}" if folder else f"server:{server}"
+
+        async def finish(request: Request, context: Context, created: CreatedTask) -> Response:
+            if at not in self._endpoints:
+                self.find(at)
+            return await self._endpoints[at].endpoint.finish(request, context, created)
+
+        return finish
 
     def _upstream(self, server: str, at: str) -> Upstream | None:
         members: Mapping[str, Member] = {}

@@ -18,6 +18,7 @@ from portico.upstream.catalog_views import Memory
 from portico.upstream.configured_address import address, configured_limits
 from portico.upstream.installs import Installs
 from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.relay import FinishTask
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class MemberEnvironment(Struct, frozen=True, kw_only=True):
     """Returns the history of a server's definitions."""
     folder: str = ""
     """The folder of the gateway, for clients that have none of their own; empty if unknown."""
+    finish_task: Callable[[str, str], FinishTask] | None = None
+    """Returns the function that waits for tasks of a server, in a folder, that nobody requested."""
 
 
 def no_history(server: str) -> History:
@@ -113,6 +116,8 @@ def _upstream(
             report=environment.report,
             history=history,
         )
+        if environment.finish_task is not None:
+            upstream.finish_tasks(environment.finish_task(entry.name, folder))
         return upstream, found.cwd or ""
 
     upstream, cwd = placed(environment.folder)

@@ -42,6 +42,12 @@ class _Created(_Task):
     task: _Task | None = None
 
 
+class _Answered(Struct):
+    resultType: Any = None  # noqa: N815
+    task: Any = None
+    content: Any = None
+
+
 class Task(Struct, frozen=True):
     """The state of a server's task."""
 
@@ -104,6 +110,20 @@ def task_of(method: str, params: bytes, result: bytes) -> Task | None:
     if found.task is not None:
         return _task(found.task, "")
     return _task(found, "") if found.resultType == "task" else None
+
+
+def unasked_task(result: bytes) -> Task | None:
+    """Return the task that a server sent in place of a result, though its client requested none;
+    without an id if it cannot be read."""
+    if not may_mention(result, TASK):
+        return None
+    found = decoded(result, _Answered)
+    if found is None:
+        return None
+    is_task = isinstance(found.task, dict) and "taskId" in found.task and found.content is None
+    if not is_task and found.resultType != "task":
+        return None
+    return task_of("tools/call", b"", result) or Task("", is_over=True)
 
 
 def task_in(method: str, params: bytes) -> Task | None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from copy import copy
 from typing import NamedTuple
 
@@ -25,8 +25,10 @@ from portico.providers.task_host import FindTasks, stored
 from portico.providers.task_mode import TaskMode
 from portico.providers.task_policy import TaskPolicy, declares_tasks
 from portico.providers.task_requests import TaskMethod, TaskRequests
+from portico.state.store_error import StoreError
 from portico.tasks.record import ID_PREFIX, TaskRecord, new_key
 from portico.tasks.work import TaskOutcome, Work
+from portico.upstream.pending_request import MAX_TASK_S
 
 _SINCE = Version.V2025_11_25
 _WAIT_S = 45.0
@@ -290,6 +292,24 @@ class TaskEndpoint:
         self._creating.add(sent.request.name)
         # To the end, also if the client leaves: the server's task runs already.
         return await asyncio.shield(asyncio.ensure_future(store()))
+
+    async def finish(self, request: Request, context: Context, created: CreatedTask) -> Response:
+        """Wait for a task with which a server answered a call that requested none, and return the
+        result of the call; cancelled, end the task."""
+        task = await self._adopted(context, created, _Sent(copy(request), new_key(), None))
+        store = self._host().worker.store
+        try:
+            ended = await finished_task(
+                store, task.principal, task.id, MAX_TASK_S, or_question=False
+            )
+        except asyncio.CancelledError:
+            with suppress(StoreError):  # it ends with its ttl
+                await store.cancel(task.principal, task.id)
+            raise
+        if ended is None or not ended.is_finished:
+            raise task_wire.unknown_task()  # it was removed meanwhile
+        payload = await stored(store.result(ended))
+        return task_wire.plain_outcome(request, ended, payload, context.server_info)
 
     async def _run_required(self, request: Request, context: Context, budget_s: float) -> Response:
         """Call a tool that runs only as a task for a client without tasks: wait for its result, and

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from portico.catalog.catalog import Catalog
 from portico.catalog.namespaced import can_create_tasks
 from portico.model.context import Context
-from portico.model.message import Request
+from portico.model.message import Request, Response
+from portico.model.tasking import CreatedTask
 from portico.protocol.tasks import support_of
 from portico.providers.lazy_task_link import LazyTaskLink
 from portico.providers.task_mode import TaskMode
@@ -48,6 +49,7 @@ class WrapTasks(TaskPolicy):
         self._worker: TaskWorker | None = None
         self._required: frozenset[str] = frozenset()
         self.link = LazyTaskLink(self._endpoint)
+        upstream.finish_tasks(self._finish)
         upstream.watch(lambda change: self._look() if not change.kind else None)
         self._look()
 
@@ -58,6 +60,9 @@ class WrapTasks(TaskPolicy):
         return TaskEndpoint(
             lambda: self.host, "", self, forwards=relay, translates=self._translates
         )
+
+    async def _finish(self, request: Request, context: Context, created: CreatedTask) -> Response:
+        return await self.link.endpoint.finish(request, context, created)
 
     @cached_property
     def host(self) -> "TaskHost":

@@ -14,6 +14,7 @@ from portico.model.context import Context, Peer
 from portico.model.errors import AskError, MissingCapability
 from portico.model.message import Request
 from portico.model.session import LOG_LEVELS, Session
+from portico.model.tasking import CreatedTask
 from portico.model.version import Version
 from portico.process.read_pacing import SLICE_S, SliceBudget
 from portico.protocol.codec import encode
@@ -209,6 +210,8 @@ class Call:
         """The outbox, once a message was put in it."""
         self.is_limited = False
         """True if its client has set its timeout, which holds for a task too."""
+        self.unasked: CreatedTask | None = None
+        """The task that the upstream sent in place of the result, though none was requested."""
 
     @property
     def outbox(self) -> Outbox:

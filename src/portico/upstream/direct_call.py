@@ -12,6 +12,7 @@ from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
 from portico.protocol.codec import error_response, mcp_error_response
 from portico.protocol.eras import is_input_required, legacy_result, modern_result
+from portico.protocol.tasks import TASK
 from portico.state.pending import Pending
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call
@@ -25,8 +26,10 @@ from portico.upstream.session import UpstreamSession
 _ANSWERS = (bytes, ServerError)
 Translate = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
 """Turns the upstream's outcome into a response."""
-Retry = Callable[[Call, TargetError | ServerError], Callable[[], Awaitable[Response]] | None]
-"""Returns how to retry a failed call by the general path, if that is harmless."""
+Outcome = bytes | TargetError | ServerError
+Continue = Callable[[Call, UpstreamSession, Outcome], Callable[[], Awaitable[Response]] | None]
+"""Returns how to go on with a call by the general path: a retry, if that is harmless, or the task
+that was sent in place of a result."""
 
 
 class DirectCall(PendingRequest, Pending):
@@ -36,11 +39,11 @@ class DirectCall(PendingRequest, Pending):
         "_breaker",
         "_call",
         "_connection",
+        "_continue",
         "_id",
         "_is_over",
         "_limiter",
         "_reply",
-        "_retry",
         "_session",
         "_task",
         "_translate",
@@ -56,7 +59,7 @@ class DirectCall(PendingRequest, Pending):
         session: UpstreamSession,
         limiter: ConcurrencyLimiter,
         breaker: CircuitBreaker,
-        retry: Retry,
+        go_on: Continue,
         translate: Translate,
     ) -> None:
         self.method = call.request.method
@@ -70,7 +73,7 @@ class DirectCall(PendingRequest, Pending):
         self._session = session
         self._limiter = limiter
         self._breaker = breaker
-        self._retry = retry
+        self._continue = go_on
         self._id = b""
         self._is_over = False
         self._reply = self.response = None
@@ -107,7 +110,9 @@ class DirectCall(PendingRequest, Pending):
         call = self._call
         if isinstance(outcome, _ANSWERS):
             self._end(answered=True)
-            again = self._retry(call, outcome) if type(outcome) is ServerError else None
+            again = None
+            if type(outcome) is not bytes or outcome.find(TASK) >= 0 or outcome.find(b"\\u") >= 0:
+                again = self._continue(call, self._session, outcome)
             if again is not None:
                 self._task = asyncio.create_task(self._repeat(again))
                 return
@@ -118,7 +123,7 @@ class DirectCall(PendingRequest, Pending):
             if outcome.kind == "timeout":
                 self._session.exchange.cancel(self._id)
             self._end(answered=False)
-            retry = self._retry(call, outcome)
+            retry = self._continue(call, self._session, outcome)
             if retry is not None:
                 self._task = asyncio.create_task(self._repeat(retry))
                 return

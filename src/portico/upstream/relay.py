@@ -35,6 +35,7 @@ from portico.protocol.tasks import (
     supports_task,
     task_id,
     task_of,
+    unasked_task,
 )
 from portico.state.memory import LARGE
 from portico.upstream.attributed_questions import refused_question
@@ -51,7 +52,7 @@ from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession
 from portico.upstream.suspended_calls import OpenQuestions, SuspendedCall, SuspendedCalls
-from portico.wires.wire import Data
+from portico.wires.wire import NO_HEADERS, Data
 
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
@@ -62,6 +63,9 @@ _LOST_KINDS = ("exited", "closed", "network")
 _PARAM_PREFIX = "mcp-param-"
 _READ_ONLY = ("resources/read", "prompts/get", "completion/complete")
 _ROUND_METHODS = ("tools/call", "resources/read", "prompts/get")
+FinishTask = Callable[[Request, Context, CreatedTask], Awaitable[Response]]
+"""Waits for the end of a task that a server created for a call, and returns the result of the call;
+cancelled, it cancels the task."""
 _ROUNDS_REFUSED = ("Handler returned an invalid result", "InputRequiredResult")
 """How the official SDK and FastMCP refuse, in the legacy era, a result that is a question."""
 _QUESTION_REFUSED = b"server-initiated requests"
@@ -119,6 +123,7 @@ class Relay:
         self.name = server
         self._call_s = policy.limits.call_s
         self._is_gateway = policy.is_gateway
+        self._hides_tasks = policy.hides_tasks
         self._pool = pool
         self._breaker = breaker
         self._tool = tool
@@ -129,6 +134,8 @@ class Relay:
         self._rounds: set[tuple[str, str]] = set()
         """The tools, prompts and resources whose questions are part of results."""
         self._routes: dict[tuple[bool, bool], Route] = {}
+        self.finish_task: FinishTask | None = None
+        """Waits for the task of a server that nobody requested."""
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """Return the upstream's response; raises McpError or TargetError if there is none."""
@@ -243,7 +250,7 @@ class Relay:
             route.session,
             limiter,
             breaker,
-            self._retry,
+            self._continue,
             translate,
         )
         if direct.begin(params):
@@ -251,9 +258,13 @@ class Relay:
         self._limiter.release()
         return None
 
-    def _retry(
-        self, call: Call, error: TargetError | ServerError
+    def _continue(
+        self, call: Call, session: UpstreamSession, error: bytes | TargetError | ServerError
     ) -> Callable[[], Awaitable[Response]] | None:
+        """Return how to go on with a direct call that has no result yet, if that is possible."""
+        if isinstance(error, bytes):
+            self._note_unasked(session, call, error)
+            return None if call.unasked is None else lambda: self._finish_unasked(call)
         if isinstance(error, ServerError):
             if not self._refuses_round(call, error):
                 return None
@@ -282,6 +293,8 @@ class Relay:
         await call.outbox.flush()
         if call.missing is not None:
             raise call.missing
+        if call.unasked is not None:
+            return await self._finish_unasked(call)
         if isinstance(result, OpenQuestions):
             assert isinstance(call, SuspendedCall)
             result = await self._suspended.suspend(call, result)
@@ -409,11 +422,51 @@ class Relay:
                 session.tasks.note(task, is_fetched=is_fetched)
         elif context.task_wish or may_create(params, request.meta.client_capabilities):
             task = task_of(method, params, result)
-            if task is not None:
+            if task is not None and call.unasked is None:
                 session.tasks.note(task, is_fetched=False)
                 context.created = CreatedTask(task.id, session.modern, task.ttl_s)
                 if request.meta.progress_token:
                     session.keep_progress(call)
+
+    # Tasks that nobody requested.
+
+    def _note_unasked(self, session: UpstreamSession, call: Call, result: bytes) -> None:
+        """Note a task that was sent in place of a result to a client that requested none; a client
+        that is alone with a server of its era gets it as it is."""
+        request = call.request
+        if call.context.task_wish is not None or is_about_task(request.method):
+            return
+        if not self._hides_tasks and session.modern == request.version.modern:
+            return
+        task = unasked_task(result)
+        if task is None:
+            return
+        call.unasked = CreatedTask(task.id, session.modern, task.ttl_s)
+        if task.id:
+            session.tasks.note(task, is_fetched=False)
+
+    async def _finish_unasked(self, call: Call) -> Response:
+        """Wait for the end of a task that was sent in place of a result, for as long as the call
+        may take; then it is cancelled."""
+        created, finish = call.unasked, self.finish_task
+        assert created is not None
+        if not created.id or finish is None or call.request.method != "tools/call":
+            why = f"{self.name} answered {call.request.method} with a task that was not requested"
+            raise TargetError(why, kind="protocol", server=self.name)
+        timeout = self._timeout(call)
+        finishing = asyncio.ensure_future(finish(call.request, call.context, created))
+        try:
+            done, _ = await asyncio.wait({finishing}, timeout=timeout)
+            if not done and call.is_task():
+                done, _ = await asyncio.wait({finishing}, timeout=MAX_TASK_S)
+            if not done:
+                why = f"{self.name} did not finish its task within {timeout:g} s"
+                raise TargetError(why, kind="timeout", server=self.name)
+            return finishing.result()
+        finally:
+            if not finishing.done():
+                finishing.cancel()
+                await asyncio.wait({finishing})
 
     async def _run(self, session: UpstreamSession, call: Call, timeout: float) -> bytes:
         modern = call.request.version.modern
@@ -456,13 +509,14 @@ class Relay:
     async def _send(
         self, session: UpstreamSession, call: Call, id: bytes, params: Data, timeout: float
     ) -> bytes:
-        request = call.request
-        if not (session.modern and session.exchange.wire.has_headers):
-            return await session.request(request.method, params, timeout=timeout, id=id, call=call)
-        headers = self._headers(session, call)
-        return await session.request(
+        request, headers = call.request, NO_HEADERS
+        if session.modern and session.exchange.wire.has_headers:
+            headers = self._headers(session, call)
+        result = await session.request(
             request.method, params, timeout=timeout, id=id, call=call, headers=headers
         )
+        self._note_unasked(session, call, result)
+        return result
 
     def _timeout(self, call: Call) -> float:
         timeout = call.request.timeout_s or self._call_s

@@ -30,7 +30,7 @@ from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
 from portico.upstream.direct_call import as_mcp_error
 from portico.upstream.installs import INSTALLING
 from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.relay import Relay
+from portico.upstream.relay import FinishTask, Relay
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession, progress_token
 from portico.wires.wire import Address
@@ -90,6 +90,10 @@ class Upstream:
         """Called if there is no catalog for a client that initializes."""
         self.starts = 0
         """Sessions started so far, including those of closed connections."""
+
+    def finish_tasks(self, finish: FinishTask) -> None:
+        """Let this function wait for the tasks of the upstream that nobody requested."""
+        self._relay.finish_task = finish
 
     # Catalogs.
 

@@ -4,7 +4,8 @@
 
 `work` takes a `gate`, the file, and runs as a task wherever its client can follow one; it waits for
 the file `begin` before it becomes one, and `keep` is its ttl in ms. `ask` has so many questions
-(`count`), of a `size`. `hold` never runs as a task.
+(`count`), of a `size`. `hold` never runs as a task, and `push` always does, also for clients that
+did not request one; with an `answer`, that is its result.
 """
 
 import itertools
@@ -27,7 +28,7 @@ SERVER = {"name": "gated", "version": "1"}
 NOW = "2026-11-16T00:00:00Z"
 TOOLS: list[dict[str, Any]] = [
     {"name": name, "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
-    for name in ("work", "ask")
+    for name in ("work", "ask", "push")
 ]
 TOOLS.append({"name": "hold", "inputSchema": {"type": "object"}})
 numbers = itertools.count()
@@ -89,7 +90,10 @@ def run(call: Call) -> None:
     is_wanted = (
         "task" in call.params if ERA == "legacy" else EXTENSION in declared.get("extensions", {})
     )
-    if call.params["name"] == "hold" or not is_wanted:
+    if "answer" in given:
+        call.result(given["answer"])
+        return
+    if call.params["name"] == "hold" or not (is_wanted or call.params["name"] == "push"):
         while not Path(given["gate"]).exists():
             time.sleep(0.01)
         answered(call, content())
