@@ -582,6 +582,36 @@ async def test_tasks_in_progress_are_limited_for_each_principal(opened: OpenStor
         assert (await store.submit(ME, "tool", b"")).state is QUEUED
 
 
+async def test_tasks_in_progress_are_limited_at_each_place(opened: OpenStore) -> None:
+    async with opened(TaskLimits(in_progress=2)) as store:
+        first = await store.submit(ME, "tool", b"", place="rig@x")
+        await store.adopt(ME, "remote", b"", "worker", place="rig@x")
+        words = "2 tasks of rig are in progress, which is the limit"
+        with pytest.raises(TaskRefused, match=words):
+            await store.submit(ME, "tool", b"", place="rig@x")
+        with pytest.raises(TaskRefused, match=words):
+            await store.room(ME, "rig@x")
+        assert await store.room(ME, "rig@y") == 2
+        await store.submit(ME, "tool", b"", place="rig@y")
+        await store.submit(ME, "tool", b"")
+        await store.cancel(ME, first.id)
+        resumed = await store.resume(ME, first.id)
+        assert resumed is not None
+        assert resumed.place == "rig@x"
+        with pytest.raises(TaskRefused, match=words):
+            await store.submit(ME, "tool", b"", place="rig@x")
+
+
+async def test_a_worker_gets_no_task_of_a_kind_at_a_full_place(opened: OpenStore) -> None:
+    async with opened() as store:
+        for kind, place in (("a", "rig"), ("b", "rig"), ("a", 'x"y')):
+            await store.submit(ME, kind, b"", place=place)
+        full = [("a", "rig")]
+        got = [await store.claim("worker", ("a", "b"), full=full) for _ in range(3)]
+        assert [(task.kind, task.place) for task in got if task] == [("b", "rig"), ("a", 'x"y')]
+        assert await store.claim("worker", ("a", "b"), full=[("a", 'x"y')]) is not None
+
+
 async def test_a_limit_of_one_task_is_in_the_singular(opened: OpenStore) -> None:
     async with opened(TaskLimits(in_progress=1)) as store:
         await store.submit(ME, "tool", b"")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,39 @@ async def test_a_task_with_a_free_place_does_not_wait_in_the_queue(stores: Store
         assert worker.plain.begun == [b"0", b"1", b"2", b"3", b"4"]
 
 
+async def test_a_place_whose_tasks_never_end_keeps_out_none_of_another(stores: Stores) -> None:
+    async with stores.worker(running=2) as worker:
+        for number in range(4):
+            await worker.submit(ME, PLAIN, b"stuck %d" % number, place="a")
+        await comes(lambda: len(worker.plain.begun) == 2)
+        for number in range(3):
+            await worker.submit(ME, PLAIN, b"%d" % number, place="b")
+        await comes(lambda: {b"0", b"1"} <= {*worker.plain.begun})
+        assert b"2" not in worker.plain.begun
+        worker.plain.end(b"0")
+        await comes(lambda: b"2" in worker.plain.begun)
+        assert [input for input in worker.plain.begun if b"stuck" in input] == [
+            b"stuck 0",
+            b"stuck 1",
+        ]
+        worker.plain.end(b"stuck 0")
+        await comes(lambda: b"stuck 2" in worker.plain.begun)
+
+
+async def test_a_kind_with_a_limit_of_its_own_takes_no_place(stores: Stores) -> None:
+    async with stores.worker(running=1) as worker:
+        worker.register(REPEATABLE, worker.repeatable, lambda: 3)
+        for number in range(4):
+            await worker.submit(ME, REPEATABLE, b"%d" % number, place="a")
+        await comes(lambda: worker.repeatable.begun == [b"0", b"1", b"2"])
+        await worker.submit(ME, PLAIN, b"plain", place="a")
+        await comes(lambda: worker.plain.begun == [b"plain"])
+        await worker.submit(ME, PLAIN, b"next", place="a")
+        worker.repeatable.end(b"0")  # although a task of the same place waits
+        await comes(lambda: b"3" in worker.repeatable.begun)
+        assert worker.plain.begun == [b"plain"]
+
+
 async def test_a_worker_is_idle_only_when_no_task_waits(stores: Stores) -> None:
     async with stores.worker(running=1) as worker:
         await worker.wait_until_idle()
@@ -119,8 +153,8 @@ async def test_a_task_that_is_submitted_while_others_are_claimed_is_not_forgotte
     async with stores.worker() as worker:
         claim = worker.store.claim
 
-        async def late(owner: str, kinds: list[str], lease_s: float) -> object:
-            found = await claim(owner, kinds, lease_s)
+        async def late(owner: str, kinds: list[str], *more: Any) -> object:
+            found = await claim(owner, kinds, *more)
             if found is None and not worker.created:
                 await worker.submit(ME, PLAIN, b"late")
                 was_busy.append(worker.is_busy)

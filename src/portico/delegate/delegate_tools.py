@@ -104,9 +104,16 @@ class DelegateTools:
             )
         delegation, follows = await self._prepared(given, context, parent)
         await self._check(delegation)
-        worker = self._tasks().worker
-        input = encode(delegation)
-        task = await stored(worker.submit(context.owner, self._kind, input, follows=follows))
+        host, named = self._tasks(), delegation.agent_id
+        worker = host.worker
+        submitted = worker.submit(
+            context.owner,
+            self._kind,
+            encode(delegation),
+            place=host.place(f"agent {named}" if named else "the agents"),
+            follows=follows,
+        )
+        task = await stored(submitted)
         if parent is not None and self._find_parent(context.principal) is not parent:
             await stored(worker.store.cancel(context.principal, task.id))
             raise ToolError("the task of this agent has ended; nothing is delegated")

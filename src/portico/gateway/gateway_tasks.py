@@ -237,6 +237,11 @@ class MergedTaskPolicy:
         """Return the member that the router chose."""
         return context.target[0] if context.target is not None else ""
 
+    def called_server(self, request: Request) -> str:
+        """Return the member that has the tool."""
+        place = self._place(request)
+        return "" if place is None else place[0].server
+
     def _place(self, request: Request) -> ItemRoute | None:
         return self._exposure.whole.tools.get(request.name)
 
@@ -275,6 +280,10 @@ class MemberTaskPolicy:
         return False
 
     def server_of(self, context: Context) -> str:
+        """Return the member."""
+        return self._member.name
+
+    def called_server(self, request: Request) -> str:
         """Return the member."""
         return self._member.name
 

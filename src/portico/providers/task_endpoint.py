@@ -157,7 +157,9 @@ class TaskEndpoint:
     async def _submit(self, request: Request, context: Context, wish: TaskWish) -> Response:
         """Store a call, which a worker then makes."""
         host, input = self._host(), stored_call(self._at, request, context)
-        submitted = host.worker.submit(context.owner, host.call_kind, input, _ttl_s(wish))
+        submitted = host.worker.submit(
+            context.owner, host.call_kind, input, _ttl_s(wish), place=self._place(request)
+        )
         task = await stored(submitted)
         return self._created(request, context, task)
 
@@ -187,7 +189,7 @@ class TaskEndpoint:
         by_server = is_remote and wish is not None and not self._passes(request)
         # A modern client only allows a task, and most tools create none.
         if by_server and (not request.version.modern or request.name in self._creating):
-            await self._check_room(context)
+            await self._check_room(request, context)
         sent = _sent(request, wish, has_key=by_server or by_handler or by_time)
         if by_handler or by_time:
             promotable = self._promotable(request, context, sent)
@@ -204,9 +206,13 @@ class TaskEndpoint:
             return ended
         return await self._finished(request, context, ended, sent)
 
-    async def _check_room(self, context: Context) -> None:
-        """Refuse a call that its server makes a task, if its client has too many."""
-        await stored(self._host().worker.check_room(context.owner))
+    async def _check_room(self, request: Request, context: Context) -> None:
+        """Refuse a call that its server makes a task, if its client has too many there."""
+        await stored(self._host().worker.check_room(context.owner, self._place(request)))
+
+    def _place(self, request: Request) -> str:
+        """Return whose limits hold for the task of a call."""
+        return self._host().place(self._policy.called_server(request))
 
     def _passes(self, request: Request) -> bool:
         """True if the tasks of the only server pass unchanged."""
@@ -223,7 +229,13 @@ class TaskEndpoint:
             return task_wire.outcome_of(response, modern=False)
 
         adopted = host.worker.adopt(
-            context.owner, host.call_kind, input, run, sent.ttl_s, key=sent.key
+            context.owner,
+            host.call_kind,
+            input,
+            run,
+            sent.ttl_s,
+            place=self._place(sent.request),
+            key=sent.key,
         )
         return self._created(request, context, await stored(adopted))
 
@@ -232,7 +244,13 @@ class TaskEndpoint:
 
         async def adopt(run: Callable[[Work], Awaitable[TaskOutcome]]) -> TaskRecord:
             return await host.worker.adopt(
-                context.owner, host.call_kind, input, run, sent.ttl_s, key=sent.key
+                context.owner,
+                host.call_kind,
+                input,
+                run,
+                sent.ttl_s,
+                place=self._place(sent.request),
+                key=sent.key,
             )
 
         async def conclude(work: Work, response: Response) -> TaskOutcome:
@@ -280,6 +298,7 @@ class TaskEndpoint:
                 input,
                 run,
                 _shorter(sent.ttl_s, created.ttl_s),
+                place=host.place(server),
                 key=sent.key,
                 is_repeatable=remote.outlives(server),
             )
@@ -314,7 +333,7 @@ class TaskEndpoint:
     async def _run_required(self, request: Request, context: Context, budget_s: float) -> Response:
         """Call a tool that runs only as a task for a client without tasks: wait for its result, and
         after a while explain how to get it."""
-        await self._check_room(context)
+        await self._check_room(request, context)
         context.task_wish = wish = TaskWish()
         sent = _sent(request, wish, has_key=True)
         if not request.version.modern:

@@ -1,5 +1,6 @@
 """The tasks of one application, which all of its endpoints share."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -40,6 +41,7 @@ class TaskHost:
     def __init__(self, worker: TaskWorker, scope: str = "") -> None:
         """Only processes with the same `scope` run each other's tasks."""
         self.worker = worker
+        self._scope = scope
         self.calls = CallRunner()
         self.call_kind = f"call@{scope}"
         """The kind of tasks that are calls of tools."""
@@ -52,7 +54,12 @@ class TaskHost:
         """Follow the tasks of servers with this runner."""
         self.remote = runner
         runner.calls = self.calls
-        self.worker.register(self.remote_kind, runner)
+        # A task that is only followed takes no place of those that run here.
+        self.worker.register(self.remote_kind, runner, lambda: sys.maxsize)
+
+    def place(self, name: str) -> str:
+        """Return where a server or an agent does its tasks: each has limits of its own."""
+        return f"{name}@{self._scope}" if name else ""
 
 
 async def stored(operation: Awaitable[T]) -> T:

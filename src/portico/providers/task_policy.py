@@ -43,6 +43,10 @@ class TaskPolicy(Protocol):
         """Return the server that answered a call."""
         ...
 
+    def called_server(self, request: Request) -> str:
+        """Return the server that a call is for; empty if all tools here share one limit."""
+        return ""
+
 
 def declares_tasks(request: Request) -> bool:
     """True if a modern request declares the extension for tasks."""

@@ -127,6 +127,10 @@ class WrapTasks(TaskPolicy):
         """Return the server's name."""
         return self._upstream.name
 
+    def called_server(self, request: Request) -> str:
+        """Return the server's name."""
+        return self._upstream.name
+
 
 def _required_tools(catalog: Catalog) -> frozenset[str]:
     if catalog.offer.version.modern or not can_create_tasks(catalog.offer):

@@ -50,17 +50,24 @@ class LeasedTasks(StoredTasks):
         return await self._change(self._held(lease), lambda task, now: task.queued(now))
 
     async def claim(
-        self, owner: str, kinds: Collection[str], lease_s: float = LEASE_S
+        self,
+        owner: str,
+        kinds: Collection[str],
+        lease_s: float = LEASE_S,
+        full: Collection[tuple[str, str]] = (),
     ) -> TaskRecord | None:
-        """Lease the oldest queued task of these kinds to a worker; None if there is none."""
+        """Lease the oldest queued task of these kinds to a worker; None if there is none. A kind at
+        a place that is `full` waits."""
+
+        def find(db: sqlite3.Connection) -> TaskRecord | None:
+            return rows.oldest_queued(db, kinds, full)
 
         def change(task: TaskRecord, _: float) -> TaskRecord:
             return self._leased(task, owner, lease_s)
 
-        oldest = await self._database.read(lambda db: rows.oldest_queued(db, kinds))
-        if oldest is None:  # the usual answer takes no lock
+        if await self._database.read(find) is None:  # the usual answer takes no lock
             return None
-        return await self._change(lambda db: rows.oldest_queued(db, kinds), change)
+        return await self._change(find, change)
 
     async def begin(
         self, lease: Lease, event: str = "", note: str | None = None

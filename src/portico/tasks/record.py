@@ -94,7 +94,7 @@ class TaskLimits(Struct, frozen=True, kw_only=True):
     """The bounds of a task store."""
 
     in_progress: int = 100
-    """Unfinished tasks of one principal; more are refused."""
+    """Unfinished tasks of one principal at one place; more are refused."""
     kept: int = 1000
     """Finished tasks of one principal; older ones are removed."""
     max_ttl_s: float = 30 * 86400.0
@@ -157,6 +157,9 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     created_at: float
     updated_at: float
     ttl_s: float
+    place: str = ""
+    """Who does the work, such as a server or an agent, with the scope after an `@`: limits hold for
+    each, so that the tasks of one do not keep out those of others."""
     state: TaskState = QUEUED
     message: str = ""
     resumes: str = ""

@@ -64,7 +64,12 @@ ALTER TABLE tasks ADD COLUMN damaged_at REAL;
 CREATE INDEX damaged ON tasks (damaged_at) WHERE damaged_at IS NOT NULL;
 CREATE TABLE ages (seen_at REAL NOT NULL, kept_until REAL NOT NULL)
 """
-FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA, _FINISHED_AT, _KEPT))
+_PLACES = """
+ALTER TABLE tasks ADD COLUMN place TEXT NOT NULL DEFAULT '';
+DROP INDEX open_of;
+CREATE INDEX open_at ON tasks (principal, place) WHERE open = 1
+"""
+FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA, _FINISHED_AT, _KEPT, _PLACES))
 _UNDAMAGED = "SELECT seq, id, record FROM tasks WHERE damaged_at IS NULL"
 _EACH = "SELECT value FROM json_each(?)"
 Payload = tuple[bytes | None, str | None, str]
@@ -85,9 +90,9 @@ def insert(db: sqlite3.Connection, task: TaskRecord, limits: TaskLimits) -> None
     """Add a task."""
     db.execute(
         "INSERT INTO tasks "
-        "(id, principal, kind, state, open, expires_at, finished_at, resumes, record) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (task.id, task.principal, task.kind, *_changing(task, limits)),
+        "(id, principal, kind, place, state, open, expires_at, finished_at, resumes, record) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (task.id, task.principal, task.kind, task.place, *_changing(task, limits)),
     )
 
 
@@ -148,20 +153,28 @@ def page(
     return [(row[0], _decoded(*row)) for row in rows.fetchall()]
 
 
-def unfinished_count(db: sqlite3.Connection, principal: str) -> int:
-    """The number of a principal's unfinished tasks."""
+def unfinished_count(db: sqlite3.Connection, principal: str, place: str) -> int:
+    """The number of a principal's unfinished tasks at one place."""
     (count,) = db.execute(
-        "SELECT count(*) FROM tasks WHERE principal = ? AND open = 1", (principal,)
+        "SELECT count(*) FROM tasks WHERE principal = ? AND place = ? AND open = 1",
+        (principal, place),
     ).fetchone()
     return int(count)
 
 
-def oldest_queued(db: sqlite3.Connection, kinds: Iterable[str]) -> TaskRecord | None:
-    """The task of these kinds that has waited longest."""
+def oldest_queued(
+    db: sqlite3.Connection, kinds: Iterable[str], full: Iterable[tuple[str, str]] = ()
+) -> TaskRecord | None:
+    """The task of these kinds that has waited longest; none of a kind at a place that is `full`."""
     return _one(
         db.execute(
-            f"{_UNDAMAGED} AND open = 1 AND state = ? AND kind IN ({_EACH}) ORDER BY seq LIMIT 1",
-            (str(QUEUED), _ENCODE(list(kinds)).decode()),
+            f"{_UNDAMAGED} AND open = 1 AND state = ? AND kind IN ({_EACH}) "
+            f"AND json_array(kind, place) NOT IN ({_EACH}) ORDER BY seq LIMIT 1",
+            (
+                str(QUEUED),
+                _ENCODE(list(kinds)).decode(),
+                _ENCODE([_ENCODE(pair).decode() for pair in full]).decode(),
+            ),
         )
     )
 

@@ -55,12 +55,13 @@ class TaskPage(NamedTuple):
 class TaskStore(LeasedTasks):
     """The tasks of one database, for clients, workers and the operator."""
 
-    async def room(self, principal: str) -> int:
-        """Return how many more tasks a principal may have in progress; raises TaskRefused."""
-        count = await self._database.read(lambda db: rows.unfinished_count(db, principal))
+    async def room(self, principal: str, place: str = "") -> int:
+        """Return how many more tasks a principal may have in progress at a place; raises
+        TaskRefused."""
+        count = await self._database.read(lambda db: rows.unfinished_count(db, principal, place))
         left = self._limits.in_progress - (count or 0)
         if left <= 0:
-            raise _too_many(self._limits)
+            raise _too_many(self._limits, place)
         return left
 
     async def submit(
@@ -70,6 +71,7 @@ class TaskStore(LeasedTasks):
         input: bytes,
         ttl_s: float | None = None,
         *,
+        place: str = "",
         is_repeatable: bool = False,
         follows: str = "",
         owner: str = "",
@@ -78,7 +80,7 @@ class TaskStore(LeasedTasks):
         """Store a new task, and return it; raise TaskRefused or StoreError if it is not stored.
         A worker that starts it now is its `owner`."""
         task = self._new(principal, kind, ttl_s)
-        task = replace(task, is_repeatable=is_repeatable, follows=follows)
+        task = replace(task, place=place, is_repeatable=is_repeatable, follows=follows)
         if owner:
             task = self._leased(task, owner, lease_s)
         return await self._add(task, input)
@@ -94,6 +96,7 @@ class TaskStore(LeasedTasks):
         # The same key lets a server recognise work that it did before the interruption.
         fresh = replace(
             self._new(principal, task.kind, task.ttl_s),
+            place=task.place,
             resumes=task.id,
             idempotency_key=task.idempotency_key,
             is_repeatable=task.is_repeatable,
@@ -224,12 +227,14 @@ class TaskStore(LeasedTasks):
         lease_s: float = LEASE_S,
         ttl_s: float | None = None,
         *,
+        place: str = "",
         is_repeatable: bool = False,
         key: str = "",
     ) -> TaskRecord:
         """Store work that a worker has begun already, leased to it; raises as `submit` does. `key`
         is the idempotency key that the work has already used."""
-        new = replace(self._new(principal, kind, ttl_s), state=RUNNING, is_repeatable=is_repeatable)
+        new = self._new(principal, kind, ttl_s)
+        new = replace(new, place=place, state=RUNNING, is_repeatable=is_repeatable)
         if key:
             new = replace(new, idempotency_key=key)
         return await self._add(self._leased(new, owner, lease_s), input)
@@ -349,8 +354,8 @@ class TaskStore(LeasedTasks):
             raise TaskRefused(f"the input exceeds the limit of {limits.max_input} bytes")
 
         def check(db: sqlite3.Connection) -> None:
-            if rows.unfinished_count(db, task.principal) >= limits.in_progress:
-                raise _too_many(limits)
+            if rows.unfinished_count(db, task.principal, task.place) >= limits.in_progress:
+                raise _too_many(limits, task.place)
 
         def job(db: sqlite3.Connection) -> TaskRecord:
             if task.resumes and (earlier := rows.successor(db, task.resumes)) is not None:
@@ -405,9 +410,10 @@ def tasks_in_folder(
     return TaskStore(FileDatabase(path, rows.FORMAT), path, limits, clocks)
 
 
-def _too_many(limits: TaskLimits) -> TaskRefused:
-    count = limits.in_progress
-    reached = f"{counted(count, 'task')} {'is' if count == 1 else 'are'} in progress"
+def _too_many(limits: TaskLimits, place: str) -> TaskRefused:
+    count, name = limits.in_progress, place.partition("@")[0]
+    tasks = f"{counted(count, 'task')} of {name}" if name else counted(count, "task")
+    reached = f"{tasks} {'is' if count == 1 else 'are'} in progress"
     return TaskRefused(f"{reached}, which is the limit: wait for one to finish, or cancel one")
 
 

@@ -22,6 +22,7 @@ from portico.tasks.record import (
     TaskRecord,
     TaskRefused,
 )
+from portico.tasks.run_limits import RunLimits
 from portico.tasks.work import LeaseLost, Runner, TaskOutcome, Work, failed_outcome
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ _PRUNE_S = 600.0
 _STOP_S = 5.0
 """The time that work has to end once it is stopped."""
 _STOPPED = "interrupted: the process that ran the task was stopped before the task ended"
-_MAX_PRINCIPALS = 1000
-"""The principals whose room is kept in memory; others are looked up."""
+_MAX_ROOMS = 1000
+"""The principals and places whose room is kept in memory; others are looked up."""
 _ENDED = "interrupted: the call of the task was cancelled before it ended"
 Run = Callable[[Work], Awaitable[TaskOutcome]]
 Report = Callable[[str], None]
@@ -47,7 +48,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_s: float = LEASE_S
     running: int = 16
-    """Tasks that run at the same time; the others wait in the store."""
+    """Tasks of one place that run at the same time; the others wait in the store."""
 
 
 _DEFAULTS = WorkerSettings()
@@ -75,16 +76,16 @@ class TaskWorker:
         self._created = created
         self._finished = finished
         self._runners: dict[str, Runner] = {}
-        self._limits: dict[str, Callable[[], int]] = {}
         self._works: dict[str, Work] = {}
         """By the token of its lease: a task that was lost may be claimed again meanwhile."""
+        self._limits = RunLimits(
+            settings.running, lambda: [work.task for work in self._works.values()]
+        )
         self._background = Background()
         self._loop: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._is_due = False
         """True if the store is to be read at once."""
-        self._reserved: Counter[str] = Counter()
-        """By kind, the places of tasks that are being stored."""
         self._has_looked = False
         """True once the waiting tasks are known."""
         self._has_queued = False
@@ -96,8 +97,8 @@ class TaskWorker:
         self._trouble = ""
         """The last failure that was reported."""
         self._idle: list[asyncio.Future[None]] = []
-        self._room: Counter[str] = Counter()
-        """By principal, how many more tasks there may be, as far as this process knows."""
+        self._room: Counter[tuple[str, str]] = Counter()
+        """By principal and place, how many more tasks there may be, as far as is known here."""
 
     @cached_property
     def store(self) -> "TaskStore":
@@ -120,7 +121,7 @@ class TaskWorker:
         """Run tasks of this kind here, up to this many at once."""
         self._runners[kind] = runner
         if limit is not None:
-            self._limits[kind] = limit
+            self._limits.limit(kind, limit)
 
     def start(self) -> None:
         """Look for waiting tasks, and for tasks of ended processes, from now on."""
@@ -133,19 +134,19 @@ class TaskWorker:
         self._is_due = True
         self._woken.set()
 
-    async def check_room(self, principal: str) -> None:
-        """Raise TaskRefused if a principal has as many unfinished tasks as it may have: work that
-        cannot become a task is better not begun."""
-        if self._room[principal] > 0:
+    async def check_room(self, principal: str, place: str = "") -> None:
+        """Raise TaskRefused if a principal has as many unfinished tasks at a place as it may have:
+        work that cannot become a task is better not begun."""
+        if self._room[principal, place] > 0:
             return
         with contextlib.suppress(StoreError):  # a task is refused when it cannot be stored
-            self._room[principal] = await self.store.room(principal)
+            self._room[principal, place] = await self.store.room(principal, place)
 
     def _add(self, task: TaskRecord) -> None:
         """Count a task that was stored."""
-        if len(self._room) > _MAX_PRINCIPALS:
-            self._room.clear()  # each agent with access to tools is one
-        self._room[task.principal] -= 1
+        if len(self._room) > _MAX_ROOMS:
+            self._room.clear()  # each agent with access to tools is a principal
+        self._room[task.principal, task.place] -= 1
         self._created(task)
 
     async def submit(
@@ -155,25 +156,24 @@ class TaskWorker:
         input: bytes,
         ttl_s: float | None = None,
         *,
+        place: str = "",
         follows: str = "",
     ) -> TaskRecord:
         """Store a task that this process, or another one, runs; raises TaskRefused, StoreError."""
-        # With a free place, and nothing that waits for one, it needs no place in the queue.
-        is_ours = self._has_looked and not self._has_queued and kind in self._open_kinds()
-        self._reserved[kind] += is_ours
-        try:
+        # If it may run now, and nothing waits before it, it does not wait in the queue.
+        is_ours = self._has_looked and not self._has_queued and self._limits.has_room(kind, place)
+        with self._limits.reserved(kind, place) if is_ours else contextlib.nullcontext():
             task = await self.store.submit(
                 principal,
                 kind,
                 input,
                 ttl_s,
+                place=place,
                 is_repeatable=self._runners[kind].is_repeatable,
                 follows=follows,
                 owner=self.owner if is_ours else "",
                 lease_s=self._settings.lease_s,
             )
-        finally:
-            self._reserved[kind] -= is_ours
         self._add(task)
         if is_ours:
             self._take(task, input)
@@ -190,6 +190,7 @@ class TaskWorker:
         run: Run,
         ttl_s: float | None = None,
         *,
+        place: str = "",
         key: str = "",
         is_repeatable: bool | None = None,
     ) -> TaskRecord:
@@ -205,6 +206,7 @@ class TaskWorker:
             self.owner,
             self._settings.lease_s,
             ttl_s,
+            place=place,
             is_repeatable=repeats,
             key=key,
         )
@@ -314,8 +316,9 @@ class TaskWorker:
         """Begin tasks that wait, up to the limit; if the store fails, they wait in it."""
         self._has_more = is_waiting = False
         try:
-            while (kinds := self._open_kinds()) and not self._is_closing:
-                task = await self.store.claim(self.owner, kinds, self._settings.lease_s)
+            while not self._is_closing:
+                kinds, full = self._limits.claimable(self._runners)
+                task = await self.store.claim(self.owner, kinds, self._settings.lease_s, full)
                 if task is None:
                     break
                 if task.resumes and task.starts == 1:  # a command has stored it
@@ -326,19 +329,6 @@ class TaskWorker:
         finally:
             # A task may have been submitted since the store was read.
             self._has_queued = is_waiting or self._has_more
-
-    def _open_kinds(self) -> list[str]:
-        """The kinds of which another task may run now: those with a limit of their own count
-        separately."""
-        running, limits = self._reserved.copy(), self._limits
-        running.update(work.task.kind for work in self._works.values())
-        others = sum(count for kind, count in running.items() if kind not in limits)
-        has_room = others < self._settings.running
-        return [
-            kind
-            for kind in self._runners
-            if (running[kind] < limits[kind]() if kind in limits else has_room)
-        ]
 
     def _take(self, task: TaskRecord, input: bytes | None = None) -> None:
         """Begin a task that is leased to this worker."""
