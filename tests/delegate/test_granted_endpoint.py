@@ -17,7 +17,7 @@ from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.model.types import Endpoint
 from portico.model.version import Version
-from portico.tasks.record import COMPLETED, TaskLimits
+from portico.tasks.record import TaskLimits
 from portico.tasks.store import TaskStore, tasks_in_memory
 from portico.tasks.work import Work
 
@@ -298,18 +298,4 @@ async def test_the_end_of_a_grant_cancels_the_tasks_of_its_agent_only() -> None:
     left = await store.get("local", stranger.id)
     assert left is not None
     assert not left.is_finished
-    await store.close()
-
-
-async def test_a_task_whose_parent_has_ended_is_an_orphan() -> None:
-    store = tasks_in_memory()
-    access = AgentAccess(Places(), lambda: store)
-    work = await working(store)
-    child = StoredDelegation(task_type="code", prompt="x", cwd="/", parent_principal="local")
-    assert not await access.is_orphan("local", child)
-    assert not await access.is_orphan(f"task:{work.id}", child)
-    assert await access.is_orphan("task:unknown", child)
-    await work.begin()
-    await store.finish(work.lease, COMPLETED, b"{}")
-    assert await access.is_orphan(f"task:{work.id}", child)
     await store.close()

@@ -97,11 +97,16 @@ async def comes(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def seen(store: TaskStore, id: str, condition: Callable[[TaskRecord], object]) -> TaskRecord:
+async def seen(
+    store: TaskStore,
+    id: str,
+    condition: Callable[[TaskRecord], object],
+    principal: str = ME,
+) -> TaskRecord:
     """Wait until a task is as expected, whichever process changes it; return it."""
     async with asyncio.timeout(WAIT_S):
         while True:
-            task = await store.get(ME, id)
+            task = await store.get(principal, id)
             if task is not None and condition(task):
                 return task
             await asyncio.sleep(0.001)

@@ -10,8 +10,9 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode
 from portico.providers.remote_task import RemoteTask, RemoteTaskRunner
-from portico.tasks.record import COMPLETED, FAILED, RUNNING, TaskRecord
+from portico.tasks.record import COMPLETED, FAILED, RUNNING, TaskRecord, agent_principal
 from portico.tasks.store import tasks_in_memory
+from portico.tasks.work import ORPHANED
 from portico.tasks.worker import TaskWorker
 from tests.support.clock import Clock
 from tests.support.task_runners import ME, comes, seen
@@ -44,10 +45,12 @@ class Served:
         self.worker = TaskWorker(lambda: tasks_in_memory(clocks=self.now.clocks))
         self.worker.register(KIND, self.runner)
         self.queries = 0
+        self.methods: list[str] = []
         self.status = "working"
 
     async def _relay(self, request: Request, context: Context) -> Response:
         self.queries += 1
+        self.methods.append(request.method)
         result = {"resultType": "complete", "content": []}
         state = {"taskId": "t", "status": self.status, "pollIntervalMs": 1, "result": result}
         return Response(id=b"0", result=json.dumps(state).encode())
@@ -114,4 +117,15 @@ async def test_a_wall_clock_that_was_set_back_does_not_extend_the_time(
     await comes(lambda: served.queries)
     await clock.advance(61)
     assert (await served.ended(task.id)).state is FAILED
+    await served.worker.close()
+
+
+async def test_the_task_of_an_agent_that_has_ended_is_cancelled_at_its_server() -> None:
+    served = Served()
+    principal = agent_principal("ended")
+    task = await served.worker.submit(principal, KIND, INPUT)
+    ended = await seen(served.worker.store, task.id, lambda one: one.is_finished, principal)
+    assert (ended.state, ended.message) == (ORPHANED.state, ORPHANED.message)
+    await comes(lambda: served.methods)
+    assert served.methods == ["tasks/cancel"]
     await served.worker.close()

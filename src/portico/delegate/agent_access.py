@@ -41,8 +41,6 @@ _NO_ROUTE = (
 class ParentTask(Struct, frozen=True, kw_only=True):
     """The running task whose agent makes a request."""
 
-    principal: str
-    """The principal of the task itself."""
     depth: int
     """The number of delegations that led to it."""
     left: int
@@ -51,7 +49,7 @@ class ParentTask(Struct, frozen=True, kw_only=True):
     """The folder of the task."""
 
 
-_ENDED = ParentTask(principal="", depth=0, left=0, folder="")
+_ENDED = ParentTask(depth=0, left=0, folder="")
 """For the agent of a task that has ended."""
 FindParent = Callable[[str], ParentTask | None]
 """Returns the task whose agent has this principal; None if it is not the principal of an agent."""
@@ -153,9 +151,7 @@ class AgentAccess:
             delegates=left > 0,
             reserved=self._reserved,
         )
-        task = ParentTask(
-            principal=work.task.principal, depth=stored.depth, left=left, folder=folder
-        )
+        task = ParentTask(depth=stored.depth, left=left, folder=folder)
         if server is not None:
             server = replace(server, lists=endpoint.lists)
         questions = NestedQuestions(work, self._store, entry.id)
@@ -207,15 +203,6 @@ class AgentAccess:
             return None
         known = self._by_principal.get(principal)
         return _ENDED if known is None else known.task
-
-    async def is_orphan(self, principal: str, stored: StoredDelegation) -> bool:
-        """True for a principal's task if the task that delegated it has ended. That one may run in
-        another process."""
-        if not principal.startswith(AGENT_PREFIX):
-            return False
-        id = principal.removeprefix(AGENT_PREFIX)
-        parent = await self._store().get(stored.parent_principal, id)
-        return parent is None or parent.is_finished
 
     async def end(self, grant: TaskGrant) -> None:
         """End a grant, and cancel the unfinished tasks that its agent started."""

@@ -44,8 +44,8 @@ from portico.protocol.codec import encode
 from portico.providers.answer_choices import ANSWERS
 from portico.providers.task_answers import FOR_MODEL
 from portico.state.background import Background
-from portico.tasks.record import CANCELLED, COMPLETED, STARTING
-from portico.tasks.work import TaskOutcome, Work
+from portico.tasks.record import COMPLETED, STARTING
+from portico.tasks.work import ORPHANED, TaskOutcome, Work
 
 _MAX_AGENTS = 8
 """Agents that are tried for one task, if they do not start."""
@@ -77,8 +77,6 @@ class HandedAccess(Protocol):
 
 GrantAccess = Callable[[Work, AgentEntry, StoredDelegation, str], Awaitable[HandedAccess]]
 """Grants an agent access for a task in this folder."""
-IsOrphan = Callable[[str, StoredDelegation], Awaitable[bool]]
-"""True for a principal's task if it was delegated by a task that has ended."""
 
 
 class TaskFolder(Protocol):
@@ -156,20 +154,18 @@ class DelegateRunner:
         self,
         host: AgentHost,
         grant: GrantAccess | None = None,
-        is_orphan: IsOrphan | None = None,
         prepare: "PrepareFolder | None" = None,
     ) -> None:
         self._host = host
         self._grant = grant
-        self._is_orphan = is_orphan
         self._prepare = prepare
 
     async def run(self, work: Work) -> TaskOutcome:
         """Choose an agent, and run one turn. An agent that does not start is skipped in favour of
         the next, unless the task names it."""
         stored = msgspec.json.decode(work.input, type=StoredDelegation)
-        if self._is_orphan is not None and await self._is_orphan(work.task.principal, stored):
-            return TaskOutcome(CANCELLED, message="the task that delegated this one has ended")
+        if await work.is_orphan():
+            return ORPHANED
         stored = _resumed(stored, work.task.note)
         if stored.cwd and not await asyncio.to_thread(os.path.isdir, stored.cwd):
             why = f"the folder of the task does not exist any more: {stored.cwd}"

@@ -138,7 +138,6 @@ class DelegateTools:
                 delegation,
                 depth=parent.depth + 1,
                 left=parent.left - 1,
-                parent_principal=parent.principal,
             )
         if given.resume:
             delegation = await self._continued(given, delegation, context)

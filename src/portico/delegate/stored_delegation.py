@@ -36,8 +36,6 @@ class StoredDelegation(Struct, kw_only=True, omit_defaults=True):
     """The number of delegations that led to this one."""
     left: int | None = None
     """How many further delegations its requester leaves; None for any number."""
-    parent_principal: str = ""
-    """The principal of the task whose agent requests this one; empty for another client."""
     worktree: str = ""
     """The id of the worktree in which an earlier task worked that this one continues."""
 

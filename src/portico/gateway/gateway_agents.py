@@ -37,7 +37,6 @@ class GatewayAgents:
         runner = DelegateRunner(
             self.host,
             grant=self.access.grant,
-            is_orphan=self.access.is_orphan,
             prepare=WorktreeFolders(folder).prepare,
         )
         self.kind = tasks.add_kind("delegate", runner, self.host.slots.claimable)

@@ -31,7 +31,7 @@ from portico.providers.task_wire import outcome_of
 from portico.state.background import Background
 from portico.state.store_error import StoreError
 from portico.tasks.record import CANCELLED, INTERRUPTED, TaskRecord, TaskRefused
-from portico.tasks.work import LeaseLost, TaskOutcome, Work, failed_outcome
+from portico.tasks.work import ORPHANED, LeaseLost, TaskOutcome, Work, failed_outcome
 from portico.upstream.attributed_questions import named_question
 
 MAX_FOLLOW_S = 24 * 3600.0
@@ -166,15 +166,19 @@ class RemoteTaskRunner:
     async def run(self, work: Work) -> TaskOutcome:
         """Continue a task of an earlier process, or make the call of one that is resumed."""
         remote, since = _decode(work.input), work.task.created_at
+        is_orphan = await work.is_orphan()
         if work.task.resumes:
             attempt = _attempt_of(work.task)
             if attempt is None:
-                return await self._call_again(remote, work)
+                return ORPHANED if is_orphan else await self._call_again(remote, work)
             if not attempt.id:
                 words = f"the process that called {remote.name} ended before it had an answer"
                 return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")
             remote = remote.of(attempt.id, attempt.modern, attempt.ttl_s)
             since = attempt.at
+        if is_orphan:
+            self.abandon(encode(remote), work.task.principal)
+            return ORPHANED
         if self._is_child(remote.server):
             words = f"the process of {remote.server} that ran the task ended before the task did"
             return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")

@@ -21,7 +21,7 @@ from portico.protocol.eras import is_input_required, members, modern_question
 from portico.protocol.tasks import RELATED
 from portico.providers.task_wire import outcome_of, related
 from portico.tasks.record import TaskRecord, TaskRefused
-from portico.tasks.work import TaskOutcome, Work
+from portico.tasks.work import ORPHANED, TaskOutcome, Work
 
 IDEMPOTENCY_KEY = "portico/idempotencyKey"
 """In the `_meta` of a task's call: the same key for every attempt at the same work."""
@@ -268,6 +268,8 @@ class CallRunner:
 
     async def run(self, work: Work) -> TaskOutcome:
         """Make the call."""
+        if await work.is_orphan():
+            return ORPHANED
         call = msgspec.json.decode(work.input, type=StoredCall)
         context = call_context(call, work.task.principal)
         context.tasking = InTask(HandlerTask(work))

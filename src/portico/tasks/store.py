@@ -113,6 +113,14 @@ class TaskStore(LeasedTasks):
         await self._recover(self._is_left)
         return await self._database.read(lambda db: self._visible(db, principal, id))
 
+    async def has_ended(self, id: str) -> bool:
+        """True for a task of any principal that is finished, or removed."""
+        task = await self._database.read(lambda db: rows.by_id(db, _known(id)))
+        if task is not None and self._is_left(task):
+            await self._recover(self._is_left)
+            task = await self._database.read(lambda db: rows.by_id(db, _known(id)))
+        return task is None or task.is_finished
+
     async def find(self, principal: str, id: str) -> TaskRecord | None:
         """Return a principal's task, or one below it that an agent started."""
         now = self._clocks.wall()

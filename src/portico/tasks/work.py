@@ -38,6 +38,10 @@ class TaskOutcome(Struct, frozen=True):
     """True if the result is that of a tool that failed."""
 
 
+ORPHANED = TaskOutcome(CANCELLED, message="cancelled: the task whose agent started it has ended")
+"""The outcome of work that only an agent needed, which has ended."""
+
+
 def failed_outcome(message: str, data: Mapping[str, Any] | None = None) -> TaskOutcome:
     """Return the outcome of a task that failed with an error of ours."""
     error: dict[str, Any] = {"code": INTERNAL_ERROR, "message": message}
@@ -91,6 +95,10 @@ class Work:
     def is_movable(self) -> bool:
         """True if another process may do the work."""
         return not self.is_pinned and (self.task.is_repeatable or not self.has_begun)
+
+    async def is_orphan(self) -> bool:
+        """True if an agent started the task, and its own task has ended, in whichever process."""
+        return bool(self.task.parent) and await self._store.has_ended(self.task.parent)
 
     def see(self, task: TaskRecord) -> None:
         """Note the task as it is stored."""
