@@ -12,12 +12,13 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a file, not as a module
 
-from tests.fuzz import acp_target, control_target
+from tests.fuzz import acp_target, control_target, task_target
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import TARGETS, Broken, Target
 
 TARGETS["acp"] = acp_target.AcpTarget
 TARGETS["control"] = control_target.ControlTarget
+TARGETS["tasks"] = task_target.TaskTarget
 _KEEP = Path(tempfile.gettempdir()) / "portico-fuzz"
 _ROUND_S = 5.0
 

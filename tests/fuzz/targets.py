@@ -6,9 +6,9 @@ import http.client
 import json
 import queue
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from portico import Context, Version
 from portico.protocol.inbound import read as read_inbound
@@ -158,12 +158,14 @@ class HttpTarget:
 
     name = "http"
     group = 5
-    valid = ()
-    _PROPER = frozenset({200, 202, 400, 404, 405, 406, 411, 413, 415, 429, 431, 503})
+    valid: Sequence[Any] = ()
+    known: ClassVar[Mapping[str, str]] = {}
+    """Headers of every request."""
+    proper = frozenset({200, 202, 400, 404, 405, 406, 411, 413, 415, 429, 431, 503})
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._server = HttpServer(FEATURES)
+        self._server = self._start()
         self._connection = self._server.connection()
         self._session = self._open_session()
         self._before = self._server.rss_kib()
@@ -172,14 +174,14 @@ class HttpTarget:
         for body in inputs:
             message = expect.read(body)
             try:
-                status, answers = self._post(body, self._headers(message), message)
-                good, _ = self._post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', self._session)
+                status, answers = self.post(body, self.headers_of(message), message)
+                good, _ = self.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', self._session)
                 if good == 404:  # a fuzzed request was allowed to end the session
                     self._session = self._open_session()
             except (OSError, http.client.HTTPException) as error:
                 why = f"{type(error).__name__}: {error}\n{self._server.stderr()}"
                 raise Broken(why, [body]) from error
-            if status not in self._PROPER or good not in (200, 404):
+            if status not in self.proper or good not in (200, 404):
                 raise Broken(f"status {status}, then {good}", [body])
             if status == 200 and expect.request_id(message) and not answers:
                 raise Broken("a request without an answer", [body])
@@ -193,17 +195,20 @@ class HttpTarget:
         if code != 0 or growth > _MOST_GROWTH_KIB:
             raise Broken(f"exit {code}, it grew by {growth} KiB", [])
 
+    def _start(self) -> HttpServer:
+        return HttpServer(FEATURES)
+
     def _open_session(self) -> dict[str, str]:
         params = initialize_params("2025-11-25")
         body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        headers = {"Accept": "application/json, text/event-stream"}
+        headers = {"Accept": "application/json, text/event-stream", **self.known}
         headers["Content-Type"] = "application/json"
         self._connection.request("POST", "/mcp", json.dumps(body), headers)
         response = self._connection.getresponse()
         response.read()
         return {**headers, "Mcp-Session-Id": response.getheader("Mcp-Session-Id") or ""}
 
-    def _headers(self, message: Any) -> dict[str, str]:
+    def headers_of(self, message: Any) -> dict[str, str]:
         headers = dict(self._session)
         if self._random.random() < 0.5:
             del headers["Mcp-Session-Id"]
@@ -213,14 +218,14 @@ class HttpTarget:
             if isinstance(method, str) and method.isascii() and method.isprintable():
                 headers["Mcp-Method"] = method
             if isinstance(params, dict):
-                name = params.get("name", params.get("uri"))
+                name = params.get("name", params.get("uri", params.get("taskId")))
                 if isinstance(name, str) and name.isascii() and name.isprintable():
                     headers["Mcp-Name"] = name
         if self._random.random() < 0.05:
             headers[self._random.choice(tuple(headers))] = "\xff" * self._random.choice((0, 1, 300))
         return headers
 
-    def _post(self, body: bytes, headers: dict[str, str], message: Any = None) -> tuple[int, bytes]:
+    def post(self, body: bytes, headers: dict[str, str], message: Any = None) -> tuple[int, bytes]:
         self._connection.request("POST", "/mcp", body, headers)
         response = self._connection.getresponse()
         if expect.may_stay_open(message) and response.getheader("Content-Type", "").startswith(

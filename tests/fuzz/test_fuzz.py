@@ -9,7 +9,7 @@ from tests.fuzz import fuzz
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.targets import TARGETS, Broken
 
-INPUTS = {"core": 1500, "stdio": 600, "http": 300, "acp": 400, "control": 400}
+INPUTS = {"core": 1500, "stdio": 600, "http": 300, "acp": 400, "control": 400, "tasks": 300}
 
 
 @pytest.mark.slow
