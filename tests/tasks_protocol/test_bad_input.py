@@ -39,6 +39,20 @@ def test_an_id_of_a_megabyte_is_not_found(client: Follower) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
+def test_a_first_request_about_a_task_waits_until_its_server_is_known(
+    tmp_path: Path, era: str
+) -> None:
+    config = written(tmp_path / "portico.toml", {"rig": command(tasks_server(), era=era)})
+    with (
+        Gateway(tmp_path / "home", config) as gateway,
+        FollowingWeb(gateway.port, "/servers/rig/mcp", modern=era == "modern") as client,
+    ):
+        if era == "legacy":
+            client.hello(ABLE)
+        assert about(client, "tasks/get", "ptk_x")["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_ids_of_every_length_and_form_are_not_found_in_the_same_words(
     doors: Doors, era: str
 ) -> None:
@@ -155,7 +169,7 @@ def test_more_tasks_than_the_limit_are_refused_until_one_ends(tmp_path: Path) ->
         ids = [client.begin("slow_compute", seconds=600) for _ in range(3)]
         for _ in range(20):
             error = client.called("slow_compute", seconds=600)["error"]
-            assert "3 tasks are in progress, which is the limit" in error["message"]
+            assert "3 tasks of rig are in progress, which is the limit" in error["message"]
         assert client.called("greet", name="Ada")["result"]["content"]
         client.fetch("tasks/cancel", {"taskId": ids[0]})
         client.reached(ids[0], "cancelled")

@@ -359,14 +359,25 @@ class TaskEndpoint:
     def _about(self, request: Request, context: Context) -> Answer:
         method = self._requests.method(request)
         if method is None or not self._policy.is_declared or request.version < _SINCE:
-            if self._forwards is None:  # a server would answer for the tasks of all its clients
-                raise McpError(f"method not found: {request.method[:200]}", METHOD_NOT_FOUND)
+            if self._forwards is None:
+                return self._about_when_known(method, request, context)
             return self._next(request, context)
         if self._forwards is None or self._translates(request):
             return method(self._requests, request, context)
         if not task_id(request.params).startswith(ID_PREFIX):
             return self._next(request, context)
         return self._ours_or_theirs(method, request, context)
+
+    async def _about_when_known(
+        self, method: TaskMethod | None, request: Request, context: Context
+    ) -> Response:
+        """Answer once it is known whether the server has tasks. It never gets the request: it would
+        answer for the tasks of all its clients."""
+        can_have_tasks = method is not None and request.version >= _SINCE
+        if can_have_tasks and await self._policy.ready(request) and self._policy.is_declared:
+            assert method is not None
+            return await method(self._requests, request, context)
+        raise McpError(f"method not found: {request.method[:200]}", METHOD_NOT_FOUND)
 
     async def _ours_or_theirs(
         self, method: TaskMethod, request: Request, context: Context
