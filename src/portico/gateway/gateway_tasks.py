@@ -150,7 +150,7 @@ class GatewayTasks:
         return None if endpoint is None else endpoint.handler
 
     def finish_task(self, server: str, folder: str) -> FinishTask:
-        """Return the function that waits for tasks of a member that nobody requested, as a task at
+        """Return the function that waits for tasks of a member that were not requested, as tasks at
         its own endpoint."""
         at = f"server:{server}{IN_FOLDER}{folder}" if folder else f"server:{server}"
 

@@ -57,7 +57,7 @@ class MemberEnvironment(Struct, frozen=True, kw_only=True):
     folder: str = ""
     """The folder of the gateway, for clients that have none of their own; empty if unknown."""
     finish_task: Callable[[str, str], FinishTask] | None = None
-    """Returns the function that waits for tasks of a server, in a folder, that nobody requested."""
+    """Returns the function that waits for unrequested tasks of a server, in a folder."""
 
 
 def no_history(server: str) -> History:

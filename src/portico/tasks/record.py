@@ -158,7 +158,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     updated_at: float
     ttl_s: float
     place: str = ""
-    """Who does the work, such as a server or an agent, with the scope after an `@`: limits hold for
+    """The server or agent that does the work, with the scope after an `@`: limits hold for
     each, so that the tasks of one do not keep out those of others."""
     state: TaskState = QUEUED
     message: str = ""

@@ -28,7 +28,7 @@ Translate = Callable[[Call, UpstreamSession, bytes | ServerError], Response]
 """Turns the upstream's outcome into a response."""
 Outcome = bytes | TargetError | ServerError
 Continue = Callable[[Call, UpstreamSession, Outcome], Callable[[], Awaitable[Response]] | None]
-"""Returns how to go on with a call by the general path: a retry, if that is harmless, or the task
+"""Returns how a call continues by the general path: a retry, if that is harmless, or the task
 that was sent in place of a result."""
 
 

@@ -135,7 +135,7 @@ class Relay:
         """The tools, prompts and resources whose questions are part of results."""
         self._routes: dict[tuple[bool, bool], Route] = {}
         self.finish_task: FinishTask | None = None
-        """Waits for the task of a server that nobody requested."""
+        """Waits for a task of the server that was not requested."""
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """Return the upstream's response; raises McpError or TargetError if there is none."""
@@ -261,7 +261,7 @@ class Relay:
     def _continue(
         self, call: Call, session: UpstreamSession, error: bytes | TargetError | ServerError
     ) -> Callable[[], Awaitable[Response]] | None:
-        """Return how to go on with a direct call that has no result yet, if that is possible."""
+        """Return how a direct call continues that has no result yet; None if it has ended."""
         if isinstance(error, bytes):
             self._note_unasked(session, call, error)
             return None if call.unasked is None else lambda: self._finish_unasked(call)
@@ -428,7 +428,7 @@ class Relay:
                 if request.meta.progress_token:
                     session.keep_progress(call)
 
-    # Tasks that nobody requested.
+    # Tasks that were not requested.
 
     def _note_unasked(self, session: UpstreamSession, call: Call, result: bytes) -> None:
         """Note a task that was sent in place of a result to a client that requested none; a client

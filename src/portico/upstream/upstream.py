@@ -92,7 +92,7 @@ class Upstream:
         """Sessions started so far, including those of closed connections."""
 
     def finish_tasks(self, finish: FinishTask) -> None:
-        """Let this function wait for the tasks of the upstream that nobody requested."""
+        """Let this function wait for tasks of the upstream that were not requested."""
         self._relay.finish_task = finish
 
     # Catalogs.
