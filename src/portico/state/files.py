@@ -41,10 +41,12 @@ def is_writable(folder: str) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def read(path: str, max_size: int, *, follow: bool = False) -> tuple[bytes, os.stat_result]:
+def read(
+    path: str, max_size: int, *, follow: bool = False, dir_fd: int | None = None
+) -> tuple[bytes, os.stat_result]:
     """Return a file's content and status; raise OSError if it is larger, or is a link."""
     flags = READ & ~_NO_FOLLOW if follow else READ
-    with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+    with os.fdopen(os.open(path, flags, dir_fd=dir_fd), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a file")
