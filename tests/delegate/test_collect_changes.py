@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.delegate.collect_changes import apply_to_user, leave_branch
-from portico.delegate.worktree import Worktree, WorktreeError
+from portico.delegate.worktree import Worktree
+from portico.delegate.worktree_record import WorktreeError
 from portico.delegate.worktrees import Worktrees
 from tests.delegate.repositories import git, repository
 

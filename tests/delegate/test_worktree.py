@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from portico.config.agents_schema import AgentEntry, AgentPool
-from portico.delegate.worktree import WorktreeError
 from portico.delegate.worktree_folder import MAX_FILES
+from portico.delegate.worktree_record import WorktreeError
 from portico.model.context import LOCAL
 from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED
 from tests.agents.rig import WAIT_S
@@ -341,7 +341,7 @@ async def test_a_task_that_is_cancelled_while_its_worktree_is_made_leaves_no_loc
     os.mkfifo(go)
     slow = tmp_path / "bin" / "git"
     slow.parent.mkdir()
-    wait = f'case "$*" in *"worktree add"*) echo > {gate}; cat {go};; esac'
+    wait = f'case "$*" in *"read-tree --reset"*) echo > {gate}; cat {go};; esac'
     slow.write_text(f'#!/bin/sh\n{wait}\nexec {shutil.which("git")} "$@"\n')
     slow.chmod(0o755)
     async with delegations(state, writing("touch x")) as work:
@@ -447,7 +447,7 @@ async def test_an_agent_that_damages_its_worktree_loses_no_result(repo: Path, st
 async def test_a_worktree_that_is_half_made_is_made_again(repo: Path, state: Path) -> None:
     async with delegations(state, writing("touch x")) as work:
         record = work.worktrees.checked_out("ptk_halfmade", "ptk_halfmade", str(repo))[0].record
-        file = state / "worktrees" / "ptk_halfmade" / "worktree.json"
+        file = state / "worktrees-private" / "ptk_halfmade" / "worktree.json"
         file.write_text(file.read_text().replace(record.git_dir, ""))
         (Path(record.path) / "a.txt").unlink()
         assert work.worktrees.find("ptk_halfmade") is None

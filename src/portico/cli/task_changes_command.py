@@ -17,8 +17,9 @@ from portico.config.paths import state_folder
 from portico.console.render import Screen
 from portico.console.task_views import every_task, find_task
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.delegate.worktree import Worktree, WorktreeError
+from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_folder import WORKTREES
+from portico.delegate.worktree_record import WorktreeError
 from portico.delegate.worktrees import Worktrees
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
@@ -172,7 +173,7 @@ async def _ended(store: "TaskStore", worktree: Worktree, *, keeps_branch: bool) 
     """Remove a worktree whose changes are needed no longer, and let its tasks expire."""
     for task in worktree.record.tasks:
         await store.let_go(task)
-    await asyncio.to_thread(worktree.remove, is_forced=True, keeps_branch=keeps_branch)
+    await asyncio.to_thread(worktree.remove, keeps_branch=keeps_branch)
 
 
 def _content(worktree: Worktree) -> str:

@@ -4,27 +4,27 @@ Everything here waits for git; call it in a thread.
 """
 
 import os
-from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 
 from portico.delegate.git_command import GitError, GitFolder
+from portico.delegate.private_git import author
+from portico.delegate.refs import write_branch
+from portico.delegate.repository import find_repository
 from portico.delegate.worktree import (
     Worktree,
-    WorktreeError,
     WorktreeState,
     plain_diff,
     shown_path,
+    update_index,
     zeros,
 )
+from portico.delegate.worktree_record import WorktreeError
 
 _PATCH = ("--binary", "--full-index")
 _APPLY_S = 600.0
 _MAX_NAMES = 5
-_DEFAULT_AUTHOR = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "Portico"), ("EMAIL", "portico@localhost"))
-}
+_AUTHOR = {"NAME": "Portico", "EMAIL": "portico@localhost"}
+"""For users who have configured none."""
 
 
 def apply_to_user(worktree: Worktree) -> tuple[str, ...]:
@@ -54,16 +54,29 @@ def leave_branch(worktree: Worktree, message: str) -> str:
     """Commit all changes on the branch of the worktree, and return that commit; raises
     WorktreeError. The agent's own commits stay in the branch's history."""
     _collectable(worktree)
-    record, tree = worktree.record, worktree.tree()
+    record, repository, tree = worktree.record, worktree.repository, worktree.tree()
     try:
-        git, head = worktree.repository, worktree.head()
-        if git.line("rev-parse", f"{head}^{{tree}}") != tree:
-            words = ("commit-tree", tree, "-p", head, "-m", message)
-            head = git.run(*words, variables=_author(git)).decode().strip()
-        git.run("update-ref", f"refs/heads/{record.branch}", head)
+        with TemporaryDirectory(prefix="portico-") as folder:
+            git, commit = worktree.git.at(folder), worktree.head()
+            if not commit or git.line("rev-parse", f"{commit}^{{tree}}") != tree:
+                before, commit = commit or record.base, ""
+                words = ("commit-tree", tree, "-p", before, "-m", message)
+                who = {**_AUTHOR, **author(repository)}
+                variables = {
+                    f"GIT_{role}_{word}": value
+                    for role in ("AUTHOR", "COMMITTER")
+                    for word, value in who.items()
+                }
+                commit = git.run(*words, variables=variables).decode().strip()
+                # Only what is new: the repository has everything that it lent us.
+                wanted = f"{commit}\n^{before}\n".encode()
+                packed = ("pack-objects", "-q", "--revs", "--local", f"{folder}/pack")
+                git.run(*packed, input=wanted, timeout_s=_APPLY_S)
+                repository.add_pack(folder)
+        write_branch(repository, record.branch, commit)
     except GitError as error:
         raise WorktreeError(f"cannot commit the changes in {record.path}: {error}") from error
-    return head
+    return commit
 
 
 class _Merge:
@@ -80,10 +93,9 @@ class _Merge:
         Others do not matter, however many and large they are."""
         self._user.run("read-tree", self._base, index=self._index)
         concerned = self._names(self._base, self._theirs)
-        words = ("update-index", "--add", "--remove", "-z", "--stdin")
-        self._user.run(
-            *words, input=b"".join(name + b"\0" for name in concerned), index=self._index
-        )
+        top = os.fsencode(self._user.folder)
+        present = {name for name in concerned if _is_file(os.path.join(top, name))}
+        update_index(self._user, self._index, concerned, present)
         return self._written(self._index)
 
     def merged_tree(self, ours: str) -> str:
@@ -158,25 +170,18 @@ def _collectable(worktree: Worktree) -> WorktreeState:
     return state
 
 
+def _is_file(path: bytes) -> bool:
+    """True for a file, or a link that git stores as one."""
+    return os.path.islink(path) or os.path.isfile(path)
+
+
 def _user_folder(worktree: Worktree) -> GitFolder:
     """Return the user's folder, if it still belongs to the same repository."""
-    record, user = worktree.record, GitFolder(worktree.record.top)
-    try:
-        found = os.path.join(record.top, user.line("rev-parse", "--git-common-dir"))
-    except GitError:
-        found = ""
-    if os.path.realpath(found) != record.common:
+    record = worktree.record
+    found = find_repository(record.top)
+    if found is None or (found.top, found.common) != (record.top, record.common):
         raise WorktreeError(
             f"{record.top} is not the repository any more to which the worktree {record.path} "
             "belongs; take the changes as a branch with --branch, or as a patch with `diff`"
         )
-    return user
-
-
-def _author(git: GitFolder) -> Mapping[str, str]:
-    """Return the variables of an author, if the user has not configured one."""
-    try:
-        git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-    except GitError:
-        return _DEFAULT_AUTHOR
-    return {}
+    return worktree.git.at(record.top)

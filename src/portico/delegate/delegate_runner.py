@@ -36,7 +36,7 @@ from portico.delegate.stored_delegation import (
     reported_changes,
     result_from,
 )
-from portico.delegate.worktree import WorktreeError
+from portico.delegate.worktree_record import WorktreeError
 from portico.model.errors import TargetError
 from portico.model.methods import ELICIT
 from portico.process.family import Family

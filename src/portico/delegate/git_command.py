@@ -1,4 +1,4 @@
-"""Runs git: without prompts, hooks or the variables of this process, within a time.
+"""Runs git: without prompts, settings of others or the variables of this process, within a time.
 
 Everything here waits; call it in a thread.
 """
@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
@@ -17,35 +17,34 @@ from portico.process.environment import clean
 TIMEOUT_S = 120.0
 _MAX_WORDS = 400
 _SETTINGS = (
-    # Neither a repository's hooks nor its monitor may run for us, and no cleaning may wait for us.
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "core.quotePath=false"),
-    *("-c", "submodule.recurse=false"),
-    # Patches are complete and applied exactly, whatever the user's own settings are.
-    *("-c", "apply.whitespace=nowarn"),
-    *("-c", "apply.ignoreWhitespace=no"),
-    *("-c", "diff.context=3"),
-    *("-c", "diff.interHunkContext=0"),
-    *("-c", "diff.relative=false"),
-    *("-c", "diff.noprefix=false"),
-    *("-c", "diff.mnemonicPrefix=false"),
-    *("-c", "diff.srcPrefix=a/"),
-    *("-c", "diff.dstPrefix=b/"),
-    *("-c", "diff.submodule=short"),
+    # The hard links of a mirror change the times that git would look at.
+    *("-c", "core.trustCTime=false"),
 )
 _VARIABLES = {
     "LC_ALL": "C",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "false",
     "SSH_ASKPASS": "false",
-    "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
     "GIT_PAGER": "cat",
     "GIT_EDITOR": "false",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    # Nothing is fetched: the program for that is one of the repository's settings.
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
 }
+_NO_SETTINGS = {
+    "HOME": os.devnull,
+    "XDG_CONFIG_HOME": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+}
+"""Variables with which git reads neither the user's settings nor those of the machine."""
 
 
 class GitError(PorticoError):
@@ -55,11 +54,13 @@ class GitError(PorticoError):
 class GitFolder:
     """A folder to run git in, and the repository that it belongs to."""
 
-    def __init__(self, folder: str, git_dir: str = "") -> None:
-        """Without `git_dir`, git finds the repository itself."""
+    def __init__(self, folder: str, git_dir: str = "", *, is_users: bool = False) -> None:
+        """Without `git_dir`, git finds the repository itself. Git reads the user's settings only
+        if it `is_users`."""
         self.folder = folder
-        # An agent can change the `.git` file in its worktree: it must not choose the repository.
         self._place = {"GIT_DIR": git_dir, "GIT_WORK_TREE": folder} if git_dir else {}
+        if not is_users:
+            self._place |= _NO_SETTINGS
 
     def run(
         self,
@@ -69,10 +70,12 @@ class GitFolder:
         index: str = "",
         timeout_s: float = TIMEOUT_S,
         variables: Mapping[str, str] | None = None,
+        codes: Collection[int] = (0,),
     ) -> bytes:
         """Return the output of a command, unless it goes to a file; raises GitError.
 
-        `index` is an index file to use instead of the repository's own.
+        `index` is an index file to use instead of the repository's own; `codes` are the exit codes
+        of success.
         """
         environment = {**clean(os.environ), **_VARIABLES, **self._place, **(variables or {})}
         if index:
@@ -87,7 +90,7 @@ class GitFolder:
             except BaseException:
                 _kill(process)
                 raise
-        if process.returncode:
+        if process.returncode not in codes:
             raise GitError(f"git {words[0]} failed: {_reason(err, process.returncode)}")
         return out or b""
 

@@ -6,7 +6,7 @@ Everything here waits for git; call it in a thread.
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 from typing import IO
@@ -14,34 +14,14 @@ from typing import IO
 from msgspec import Struct
 
 from portico.delegate.git_command import GitError, GitFolder
-from portico.model.errors import PorticoError
+from portico.delegate.held_folder import HeldFolder
+from portico.delegate.private_git import PrivateGit
+from portico.delegate.refs import delete_branch, head
+from portico.delegate.repository import Repository
+from portico.delegate.worktree_mirror import WorktreeMirror
+from portico.delegate.worktree_record import WorktreeError, WorktreeRecord
 
-CHECKOUT_S = 600.0
-"""How long the checkout of a repository may take."""
 _GITLINK = b"160000"
-
-
-class WorktreeError(PorticoError):
-    """A task cannot work in a worktree, or its changes cannot be read or collected."""
-
-
-class WorktreeRecord(Struct, frozen=True, kw_only=True):
-    """A worktree as it is stored beside its folder."""
-
-    id: str
-    """The task for which it was made."""
-    tasks: tuple[str, ...]
-    """All tasks that worked in it."""
-    top: str
-    """The user's folder of the repository."""
-    common: str
-    """The repository itself."""
-    path: str
-    branch: str
-    base: str
-    """The commit from which the work began."""
-    git_dir: str = ""
-    """Its own data in the repository; empty until it was checked out."""
 
 
 class WorktreeState(Struct, frozen=True):
@@ -61,127 +41,170 @@ class WorktreeState(Struct, frozen=True):
         return bool(self.files or self.repositories or self.has_commits)
 
 
+class _Changes(Struct, frozen=True):
+    """The files of a worktree, in a mirror of it."""
+
+    git: GitFolder
+    """In the mirror."""
+    index: str
+    """With the files of the commit with which the work began."""
+    names: list[bytes]
+    """Of all files that changed."""
+    mirror: WorktreeMirror
+
+
 class Worktree:
     """A worktree that was checked out."""
 
-    def __init__(self, folder: str, record: WorktreeRecord) -> None:
-        """`folder` contains the worktree, and everything about it."""
+    def __init__(self, folder: str, private: str, record: WorktreeRecord) -> None:
+        """`folder` contains the worktrees of all tasks, in which agents write; `private` belongs
+        to this one and to Portico."""
         self.record = record
         self._folder = folder
-        self._git = GitFolder(record.path, record.git_dir)
+        self._private = private
+        self.repository = Repository(record.top, record.common, record.common)
+        self.git = PrivateGit(os.path.join(private, "git"), self.repository, record.base)
 
     def state(self) -> WorktreeState:
         """Return what has changed; raises WorktreeError."""
-        with self._explained(), self._index(is_complete=False) as (index, repositories):
-            named = plain_diff("--name-only", "--no-renames", "-z", self.record.base, "--")
-            ignored = ("ls-files", "-o", "-i", "--exclude-standard", "--directory", "-z")
+        with self._changes() as changes:
+            mirror, words = changes.mirror, ("ls-files", "-o", "-i", "--exclude-standard", "-z")
+            inner = map(os.fsencode, mirror.repositories)
+            ignored = mirror.has_ignored or bool(changes.git.run(*words, index=changes.index))
             return WorktreeState(
-                files=tuple(sorted(map(shown_path, zeros(self._git.run(*named, index=index))))),
-                repositories=tuple(sorted(map(shown_path, repositories))),
-                has_commits=self.head() != self.record.base,
-                has_ignored=bool(self._git.run(*ignored)),
+                files=tuple(sorted(map(shown_path, changes.names))),
+                repositories=tuple(sorted(map(shown_path, inner))),
+                has_commits=self.head() not in ("", self.record.base),
+                has_ignored=ignored,
             )
 
     def write_patch(self, file: IO[bytes], *, is_binary: bool = True) -> None:
         """Write all changes as a patch; raises WorktreeError."""
         form = ("--binary", "--full-index") if is_binary else ()
-        with self._explained(), self._index(is_complete=False) as (index, _):
-            words = plain_diff("-M", *form, self.record.base, "--")
-            self._git.run(*words, index=index, output=file)
+        with self._changes() as changes:
+            words = plain_diff("-M", *form, self.record.base, _tree(changes))
+            changes.git.run(*words, output=file)
 
     def tree(self) -> str:
-        """Store all files in the repository, and return the id of their tree."""
-        with self._explained(), self._index(is_complete=True) as (index, _):
-            return self._git.run("write-tree", index=index).decode().strip()
+        """Store all files in our own git folder, and return the id of their tree."""
+        with self._changes() as changes:
+            return _tree(changes)
 
     def head(self) -> str:
-        """Return the commit that is checked out; raises GitError."""
-        return self._git.line("rev-parse", "--verify", "HEAD^{commit}")
+        """Return the commit that is checked out; empty if that is not known."""
+        return head(self.repository, self.record.git_dir)
 
-    @property
-    def repository(self) -> GitFolder:
-        """The repository without a worktree."""
-        return GitFolder(self.record.common)
-
-    def remove(self, *, is_forced: bool, keeps_branch: bool = False) -> None:
-        """Remove the worktree and its branch. Git refuses to remove one with changes unless
-        `is_forced`; raises WorktreeError."""
-        if is_forced:
-            self._remove_forced()
-        else:
-            with self._explained():
-                self.repository.run("worktree", "remove", self.record.path)
-        if not keeps_branch:
-            with suppress(GitError):  # the user may have checked it out
-                self.repository.run("branch", "-D", self.record.branch)
-        remove_tree(self._folder)
-
-    def _remove_forced(self) -> None:
+    def held(self) -> HeldFolder:
+        """Hold the folder of the worktree itself; raises WorktreeError if another one, or a link,
+        is in its place."""
+        record = self.record
         try:
-            self.repository.run("worktree", "remove", "--force", "--force", self.record.path)
-        except GitError:  # it is damaged
-            self._remove_files()
+            with HeldFolder.at(self._folder) as all, all.below(record.id) as above:
+                found = above.inner(os.path.basename(record.path))
+                own = (os.geteuid(), all.status.st_dev, record.inode)
+        except FileNotFoundError:
+            raise self._damaged(record.path) from None
+        except NotADirectoryError:
+            raise self._replaced("a link or a file") from None
+        except OSError as error:
+            raise WorktreeError(f"cannot open {record.path}: {error.strerror}") from error
+        status = found.status
+        if (status.st_uid, status.st_dev, status.st_ino) != own:
+            os.close(found.fd)
+            raise self._replaced("another folder")
+        return found
 
-    def _remove_files(self) -> None:
-        """Remove the files and git's own data about them, without git."""
-        remove_tree(self.record.path)
-        own = os.path.realpath(self.record.git_dir)
-        if os.path.dirname(own) == os.path.join(self.record.common, "worktrees"):
-            remove_tree(own)
+    def remove(self, *, keeps_branch: bool = False) -> None:
+        """Remove the worktree with its changes, and its branch; raises WorktreeError.
+
+        A link in its place is removed, and not followed. Another folder stays.
+        """
+        record = self.record
+        try:
+            with suppress(FileNotFoundError), HeldFolder.at(self._folder) as all:
+                self._check_removable(all)
+                all.remove(record.id)
+            with suppress(FileNotFoundError):
+                self.repository.remove_worktree(os.path.basename(record.git_dir))
+                if not keeps_branch:
+                    delete_branch(self.repository, record.branch)
+            shutil.rmtree(self._private)
+        except OSError as error:
+            raise WorktreeError(f"cannot remove {record.path}: {error.strerror}") from error
+
+    def _check_removable(self, all: HeldFolder) -> None:
+        record, name = self.record, os.path.basename(self.record.path)
+        with suppress(FileNotFoundError, NotADirectoryError), all.opened_up(record.id) as own:
+            found = os.stat(name, dir_fd=own.fd, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode) and found.st_ino != record.inode:
+                raise self._replaced("another folder")
+
+    def _replaced(self, what: str) -> WorktreeError:
+        """Return the error of a worktree with something else in its place."""
+        return WorktreeError(
+            f"{what} is in the place of the worktree {self.record.path}: the agent has replaced "
+            "it, and Portico does not read or change it"
+        )
+
+    def _damaged(self, missing: str) -> WorktreeError:
+        record = self.record
+        return WorktreeError(
+            f"the worktree {record.path} of {record.top} is damaged: {missing} is missing; "
+            "copy the files that you need, then discard it"
+        )
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _changes(self) -> Iterator[_Changes]:
+        """All changes, for as long as they are needed; raises WorktreeError."""
         record = self.record
-        for folder in (record.common, record.path, record.git_dir):
+        for folder in (record.common, record.git_dir):
             if not os.path.isdir(folder):
-                raise WorktreeError(
-                    f"the worktree {record.path} of {record.top} is damaged: {folder} is missing; "
-                    "copy the files that you need, then discard it"
-                )
+                raise self._damaged(folder)
         try:
-            yield
+            with self.held() as held, TemporaryDirectory(dir=self._private) as folder:
+                self.git.refresh()
+                yield self._mirrored(held, folder)
         except GitError as error:
             raise WorktreeError(f"{error} (in the worktree {record.path})") from error
+        except OSError as error:
+            named = f"{error.filename}: " if error.filename else ""
+            raise WorktreeError(f"cannot read {record.path}: {named}{error.strerror}") from error
 
-    @contextmanager
-    def _index(self, *, is_complete: bool) -> Iterator[tuple[str, list[bytes]]]:
-        """An index with all files of the worktree, for as long as it is needed, and the folders
-        that are repositories of their own. Only a complete one has the new contents."""
-        with TemporaryDirectory(prefix="index-", dir=self._folder) as folder:
-            index = os.path.join(folder, "index")
-            try:
-                # With its time: git reads files again that changed when the index was written.
-                shutil.copy2(os.path.join(self.record.git_dir, "index"), index)
-            except FileNotFoundError:
-                self._git.run("read-tree", self.record.base, index=index)
-            listed = self._git.run("ls-files", "-o", "--exclude-standard", "-z", index=index)
-            new = zeros(listed)
-            files = [name for name in new if not name.endswith(b"/")]
-            if is_complete:
-                self._git.run("add", "-u", index=index)
-            if files:
-                self._add(files, index, is_complete)
-            inner = [name for name in new if name.endswith(b"/")]
-            yield index, [*inner, *self._open_submodules(index)]
+    def _mirrored(self, held: HeldFolder, folder: str) -> _Changes:
+        top, index = os.path.join(folder, "files"), os.path.join(folder, "index")
+        os.mkdir(top)
+        git = self.git.at(top)
+        # With its time: git reads files again that changed when the index was written.
+        shutil.copy2(self.git.index, index)
+        entries = zeros(git.run("ls-files", "-s", "-z", index=index))
+        known = {entry.partition(b"\t")[2] for entry in entries}
+        submodules = {e.partition(b"\t")[2] for e in entries if e.startswith(_GITLINK)}
+        added = [name for name in self._added(git, folder) if name not in known]
+        tracked = map(os.fsdecode, (*known, *added))
+        mirror = WorktreeMirror(top, {*tracked}, {*map(os.fsdecode, submodules)})
+        mirror.fill(held, lambda folders: _ignored(git, folders))
+        changed = plain_diff("--name-only", "--no-renames", "-z", "--")
+        names = zeros(git.run(*changed, index=index))
+        names += zeros(git.run("ls-files", "-o", "--exclude-standard", "-z", index=index))
+        # An index can have any name in it, also one that leads out of the folder.
+        names += [name for name in added if os.fsdecode(name) in mirror.files]
+        return _Changes(git, index, sorted({*names} - submodules), mirror)
 
-    def _add(self, names: list[bytes], index: str, is_complete: bool) -> None:
-        how = () if is_complete else ("-N",)
-        source = ("--pathspec-from-file=-", "--pathspec-file-nul")
-        # Names are not patterns.
-        literal = {"GIT_LITERAL_PATHSPECS": "1"}
-        listed = b"\0".join(names)
-        self._git.run("add", *how, *source, input=listed, index=index, variables=literal)
-
-    def _open_submodules(self, index: str) -> list[bytes]:
-        """The submodules that were checked out in the worktree."""
-        entries = zeros(self._git.run("ls-files", "-s", "-z", index=index))
-        names = [entry.partition(b"\t")[2] for entry in entries if entry.startswith(_GITLINK)]
-        top = os.fsencode(self.record.path)
-        return [name for name in names if os.path.lexists(os.path.join(top, name, b".git"))]
+    def _added(self, git: GitFolder, folder: str) -> list[bytes]:
+        """Return the names in the agent's own index: it may have added files that git ignores."""
+        index = os.path.join(folder, "agents-index")
+        try:
+            data = self.repository.worktree_index(os.path.basename(self.record.git_dir))
+            if not data:
+                return []
+            with open(index, "xb") as file:
+                file.write(data)
+            return zeros(git.run("ls-files", "-z", index=index))
+        except (GitError, WorktreeError):  # a damaged index adds nothing
+            return []
 
 
 _PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-"""Options of `git diff` that make its output independent of settings."""
 
 
 def zeros(output: bytes) -> list[bytes]:
@@ -195,19 +218,33 @@ def shown_path(name: bytes) -> str:
 
 
 def plain_diff(*words: str) -> tuple[str, ...]:
-    """Return a `git diff` whose output does not depend on settings."""
+    """Return a `git diff` that shows all changes, and runs nothing."""
     return ("diff", *_PLAIN, *words)
 
 
-def remove_tree(folder: str) -> None:
-    """Remove a folder, also one with folders that are read-only; raises WorktreeError."""
-    with suppress(OSError):
-        shutil.rmtree(folder)
-    if not os.path.lexists(folder):
-        return
-    try:
-        for inner, _, _ in os.walk(folder):
-            os.chmod(inner, stat.S_IRWXU)
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise WorktreeError(f"cannot remove {folder}: {error.strerror}") from error
+def update_index(git: GitFolder, index: str, names: list[bytes], files: Container[bytes]) -> None:
+    """Bring some names in an index up to date: those that are files, and the rest is removed."""
+    gone = [name for name in names if name not in files]
+    for how, which in (
+        (("--force-remove",), gone),
+        (("--add", "--replace"), [name for name in names if name in files]),
+    ):
+        listed = b"".join(name + b"\0" for name in which)
+        git.run("update-index", *how, "-z", "--stdin", input=listed, index=index)
+
+
+def _tree(changes: _Changes) -> str:
+    git, index, names = changes.git, changes.index, changes.names
+    files = {os.fsencode(name) for name in changes.mirror.files}
+    update_index(git, index, names, files)
+    return git.run("write-tree", index=index).decode().strip()
+
+
+def _ignored(git: GitFolder, folders: list[str]) -> set[str]:
+    """Return the folders that git ignores, of those that are in a mirror."""
+    if not folders:
+        return set()
+    listed = b"".join(os.fsencode(f"{folder}/") + b"\0" for folder in folders)
+    words = ("check-ignore", "--no-index", "-z", "--stdin")
+    found = zeros(git.run(*words, input=listed, codes=(0, 1)))
+    return {os.fsdecode(name).rstrip("/") for name in found}

@@ -8,15 +8,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.config.agents_schema import AgentEntry
-from portico.delegate.git_command import GitError, GitFolder
+from portico.delegate.check_out import subfolder, uncommitted
 from portico.delegate.stored_delegation import (
     FolderChanges,
     StoredDelegation,
     note_of,
     note_text,
 )
-from portico.delegate.worktree import Worktree, WorktreeError, WorktreeState
-from portico.delegate.worktrees import WorktreeLock, Worktrees, subfolder
+from portico.delegate.worktree import Worktree, WorktreeState
+from portico.delegate.worktree_record import WorktreeError
+from portico.delegate.worktrees import WorktreeLock, Worktrees
 from portico.model.wording import counted
 from portico.state.store_error import StoreError
 from portico.tasks.work import Work
@@ -97,7 +98,7 @@ class WorktreeFolders:
         try:
             worktree, is_new = self._worktrees.checked_out(id, task, cwd)
             path = self._folder(worktree, cwd, is_new)
-            return _Opened(worktree, lock, path, is_new, _uncommitted(cwd) if is_new else 0)
+            return _Opened(worktree, lock, path, is_new, uncommitted(worktree) if is_new else 0)
         except BaseException:
             self._worktrees.forget(id)
             lock.release()
@@ -108,7 +109,7 @@ class WorktreeFolders:
             return subfolder(worktree, cwd)
         except WorktreeError:
             if is_new:
-                worktree.remove(is_forced=False)
+                worktree.remove()
             raise
 
 
@@ -158,7 +159,7 @@ class WorktreeFolder:
             if state.has_ignored:
                 path = self._worktree.record.path
                 return f"no files changed but those that git ignores, in {path}", False
-            self._worktree.remove(is_forced=False)
+            self._worktree.remove()
             return "no files changed; the worktree was removed", False
         except WorktreeError as error:
             return f"the worktree was kept: {error}", True
@@ -187,12 +188,3 @@ def _events(opened: _Opened) -> list[str]:
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def _uncommitted(cwd: str) -> int:
-    """The number of changes in the user's folder that are not committed."""
-    try:
-        shown = GitFolder(cwd).run("status", "--porcelain", "--ignore-submodules=all", ":/")
-    except GitError:
-        return 0
-    return len(shown.splitlines())

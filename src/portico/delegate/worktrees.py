@@ -5,6 +5,7 @@ Everything here waits; call it in a thread.
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -13,14 +14,12 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from portico.delegate.git_command import GitError, GitFolder
-from portico.delegate.worktree import (
-    CHECKOUT_S,
-    Worktree,
-    WorktreeError,
-    WorktreeRecord,
-    remove_tree,
-)
+from portico.delegate.check_out import check_out, is_complete
+from portico.delegate.git_command import GitError
+from portico.delegate.refs import branch_tip, head
+from portico.delegate.repository import Repository, find_repository
+from portico.delegate.worktree import Worktree
+from portico.delegate.worktree_record import WorktreeError, WorktreeRecord
 from portico.state import files
 from portico.tasks.record import ID_PREFIX
 
@@ -65,14 +64,19 @@ class WorktreeLock:
 
 
 class Worktrees:
-    """The worktrees in one folder, each in a folder named after its first task."""
+    """The worktrees in one folder, each in a folder named after its first task.
+
+    Agents write there. Records, locks and our own git folders are in another one beside it.
+    """
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._folder = os.path.realpath(folder)
+        self._private = f"{self._folder}-private"
 
     def lock(self, id: str, within_s: float = 0.0) -> WorktreeLock:
         """Take the right to use a worktree; raises WorktreeError if it is in use."""
         try:
+            files.make_private(self._folder)
             lock = WorktreeLock.acquire(self._place(id), within_s)
         except OSError as error:
             where = self._place(id)
@@ -84,17 +88,19 @@ class Worktrees:
     def all(self) -> Iterator[Worktree]:
         """Yield all worktrees that were ever checked out."""
         with suppress(FileNotFoundError):
-            for id in sorted(os.listdir(self._folder)):
+            for id in sorted(os.listdir(self._private)):
                 if (found := self.get(id)) is not None and found.record.git_dir:
                     yield found
 
     def get(self, id: str) -> Worktree | None:
-        """Return the worktree that was made for a task."""
+        """Return the worktree that was made for a task, unless its folder was removed by hand."""
         try:
             raw, _ = files.read(os.path.join(self._place(id), _RECORD), _MAX_RECORD)
-            return Worktree(self._place(id), msgspec.json.decode(raw, type=WorktreeRecord))
+            record = msgspec.json.decode(raw, type=WorktreeRecord)
         except (OSError, msgspec.DecodeError):
             return None
+        is_gone = record.git_dir and not os.path.lexists(os.path.join(self._folder, id))
+        return None if is_gone else self._worktree(record)
 
     def find(self, task: str) -> Worktree | None:
         """Return the worktree in which a task worked."""
@@ -103,32 +109,35 @@ class Worktrees:
     def checked_out(self, id: str, task: str, cwd: str) -> tuple[Worktree, bool]:
         """Return the worktree of this id, for a task in a folder of the user, and whether it is a
         new one; raises WorktreeError. The lock must be held."""
-        try:
-            known = self.get(id)
-            if known is None:
-                record, is_new = self._planned(id, cwd), True
-            else:
-                record, is_new = known.record, not known.record.git_dir
-            if task not in record.tasks:
-                record = replace(record, tasks=(*record.tasks, task))
-            # Stored before anything exists, so that all of it is found again after a crash.
+        known = self.get(id)
+        if known is None:
+            record, is_new = self._planned(id, cwd), True
+        else:
+            record, is_new = known.record, not known.record.git_dir
+        if task not in record.tasks:
+            record = replace(record, tasks=(*record.tasks, task))
+        # Stored before anything exists, so that all of it is found again after a crash.
+        self._save(record)
+        worktree = self._worktree(record)
+        if not is_complete(worktree):
+            try:
+                record = check_out(worktree, self._folder, self._place(id))
+            except GitError as error:
+                raise WorktreeError(f"cannot make a worktree for {cwd}: {error}") from error
+            except OSError as error:
+                why = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+                raise WorktreeError(f"cannot make a worktree for {cwd}: {why}") from error
             self._save(record)
-            if not _is_complete(record):
-                record = replace(record, git_dir=self._check_out(record))
-                self._save(record)
-        except GitError as error:
-            raise WorktreeError(f"cannot make a worktree for {cwd}: {error}") from error
-        return Worktree(self._place(id), record), is_new
+        return self._worktree(record), is_new
 
     def forget(self, id: str) -> None:
         """Remove the folder of a worktree that was never checked out."""
         known = self.get(id)
-        if known is not None and known.record.git_dir:
-            return
-        remove_tree(self._place(id))
-        if known is not None:
-            with suppress(GitError):  # it may not have been created
-                GitFolder(known.record.common).run("branch", "-D", known.record.branch)
+        if known is None:
+            with suppress(OSError):
+                shutil.rmtree(self._place(id))
+        elif not known.record.git_dir:
+            known.remove()
 
     def sweep(self, tasks: Collection[str]) -> list[WorktreeRecord]:
         """Remove the worktrees without work that killed processes left behind, and files that git
@@ -145,7 +154,7 @@ class Worktrees:
                 if state.is_work:
                     kept.append(record)
                 elif not state.has_ignored or not set(record.tasks) & set(tasks):
-                    worktree.remove(is_forced=state.has_ignored)
+                    worktree.remove()
             except WorktreeError:
                 kept.append(record)
             finally:
@@ -153,104 +162,46 @@ class Worktrees:
         return kept
 
     def _planned(self, id: str, cwd: str) -> WorktreeRecord:
-        git = GitFolder(cwd)
-        top = repository_of(cwd)
-        try:
-            base = git.line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        except GitError:
+        repository = find_repository(cwd)
+        if repository is None:
+            raise WorktreeError(
+                f"{cwd} is not inside a git repository, and the agent works in worktrees only: "
+                "use `git init` and commit, or set worktree = false for the agent"
+            )
+        top, base = repository.top, head(repository, repository.own)
+        if not base:
             raise WorktreeError(
                 f"{top} has no commits yet, so that a worktree has nothing to begin with; make one"
-            ) from None
-        common = os.path.realpath(os.path.join(cwd, git.line("rev-parse", "--git-common-dir")))
-        path = os.path.join(self._place(id), os.path.basename(top) or "work")
-        branch = _free_branch(git, id)
+            )
+        path = os.path.join(self._folder, id, os.path.basename(top) or "work")
+        branch = _free_branch(repository, id)
         return WorktreeRecord(
-            id=id, tasks=(), top=top, common=common, path=path, branch=branch, base=base
+            id=id, tasks=(), top=top, common=repository.common, path=path, branch=branch, base=base
         )
-
-    def _check_out(self, record: WorktreeRecord) -> str:
-        """Check a worktree out, and return its own folder in the repository."""
-        if not record.git_dir:
-            remove_tree(record.path)  # of a process that was killed on the way
-        git = GitFolder(record.common)
-        if _has_branch(git, record.branch):
-            what: tuple[str, ...] = (record.path, record.branch)
-        else:
-            what = ("-b", record.branch, "--no-track", record.path, record.base)
-        # A path that is registered, but missing, is used again.
-        git.run("worktree", "add", "--force", "--quiet", *what, timeout_s=CHECKOUT_S)
-        return GitFolder(record.path).line("rev-parse", "--absolute-git-dir")
 
     def _save(self, record: WorktreeRecord) -> None:
         place = self._place(record.id)
         try:
+            files.make_private(self._folder)
             files.make_private(place)
             files.replace(os.path.join(place, _RECORD), msgspec.json.encode(record))
         except OSError as error:
             raise WorktreeError(f"cannot write to {place}: {error.strerror}") from error
 
+    def _worktree(self, record: WorktreeRecord) -> Worktree:
+        return Worktree(self._folder, self._place(record.id), record)
+
     def _place(self, id: str) -> str:
-        return os.path.join(self._folder, id)
+        """What Portico keeps about a worktree."""
+        return os.path.join(self._private, id)
 
 
-def repository_of(cwd: str) -> str:
-    """Return the folder of the repository that contains a folder; raises WorktreeError."""
-    git = GitFolder(cwd)
-    try:
-        return os.path.realpath(git.line("rev-parse", "--show-toplevel"))
-    except GitError as error:
-        if "not a git repository" in str(error):
-            raise WorktreeError(
-                f"{cwd} is not inside a git repository, and the agent works in worktrees only: "
-                "use `git init` and commit, or set worktree = false for the agent"
-            ) from None
-        raise
-
-
-def subfolder(worktree: Worktree, cwd: str) -> str:
-    """Return the folder in a worktree that corresponds to one of the user; raises WorktreeError."""
-    record = worktree.record
-    inner = os.path.relpath(cwd, record.top)
-    found = os.path.normpath(os.path.join(os.path.realpath(record.path), inner))
-    # A path that is a folder for the user may be a link in the commit.
-    if os.path.realpath(found) != found:
-        raise WorktreeError(f"{inner} is a link in commit {record.base[:12]}, and not a folder")
-    try:
-        os.makedirs(found, exist_ok=True)
-    except OSError as error:
-        raise WorktreeError(
-            f"{inner} is not a folder in commit {record.base[:12]}: {error.strerror}"
-        ) from error
-    return found
-
-
-def _is_complete(record: WorktreeRecord) -> bool:
-    """True if a worktree can be used as it is; raises WorktreeError if that must not be repaired:
-    its files may be work that git does not know of."""
-    if not record.git_dir or not os.path.isdir(record.path):
-        return False
-    if not os.path.isdir(record.git_dir):
-        raise WorktreeError(
-            f"the worktree {record.path} is damaged: {record.git_dir} is missing; "
-            "copy the files that you need, then discard it"
-        )
-    return True
-
-
-def _free_branch(git: GitFolder, id: str) -> str:
+def _free_branch(repository: Repository, id: str) -> str:
     # Git has no branch below another branch.
-    prefix = "portico-" if _has_branch(git, "portico") else "portico/"
+    prefix = "portico-" if branch_tip(repository, "portico") else "portico/"
     name = id.removeprefix(ID_PREFIX)
     short = f"{prefix}{name[:_SHORT]}"
-    return f"{prefix}{name}" if _has_branch(git, short) else short
-
-
-def _has_branch(git: GitFolder, branch: str) -> bool:
-    try:
-        git.run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
-    except GitError:
-        return False
-    return True
+    return f"{prefix}{name}" if branch_tip(repository, short) else short
 
 
 def _is_at(path: str, fd: int) -> bool:

@@ -1,0 +1,110 @@
+"""A mirror of an agent's worktree: folders of our own, with hard links to the agent's files.
+
+Git works with paths, and an agent that still runs can replace any folder in its worktree by a link
+while git reads it. Nobody replaces anything in a mirror.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from portico.delegate.held_folder import HeldFolder
+from portico.delegate.worktree_record import WorktreeError
+from portico.state import files
+
+FilterIgnored = Callable[[list[str]], Collection[str]]
+"""Returns those of some folders that git ignores."""
+_MAX_PATH = 2048
+"""The length of the longest path: git cannot use any that the system does not open."""
+
+
+class WorktreeMirror:
+    """A copy of a worktree's folders, without its `.git` and without folders that git ignores."""
+
+    def __init__(self, path: str, tracked: Collection[str], submodules: Collection[str]) -> None:
+        """`tracked` are the names of all files that git knows."""
+        self.path = path
+        self.files: set[str] = set()
+        self.repositories: list[str] = []
+        """Folders with a repository of their own, which no patch can hold."""
+        self.has_ignored = False
+        """True if a folder was left out because git ignores it."""
+        self._submodules = frozenset(submodules)
+        self._known = {above for name in tracked for above in _above(name)}
+
+    def fill(self, source: HeldFolder, ignored: FilterIgnored) -> None:
+        """Mirror everything, level by level; raises WorktreeError or OSError."""
+        level = [""]
+        while level:
+            found = [inner for folder in level for inner in self._fill(source, folder)]
+            if any(len(folder) > _MAX_PATH for folder in found):
+                raise WorktreeError(f"a path has more than {_MAX_PATH} characters")
+            left_out = set(ignored([folder for folder in found if folder not in self._known]))
+            for folder in left_out:
+                os.rmdir(os.path.join(self.path, folder))
+            self.has_ignored = self.has_ignored or bool(left_out)
+            level = [folder for folder in found if folder not in left_out]
+
+    def _fill(self, source: HeldFolder, folder: str) -> list[str]:
+        """Mirror the files in a folder; return the folders in it, which exist and are empty."""
+        parts = folder.split("/") if folder else []
+        target = os.path.join(self.path, folder)
+        with suppress(FileNotFoundError), source.below(*parts) as held:
+            names = held.names()
+            if folder in self._submodules:
+                self.repositories += [folder] if names else []
+                return []
+            if folder and ".git" in names:
+                self.repositories.append(f"{folder}/")
+                if folder not in self._known:
+                    return []
+            folders = []
+            for name in names:
+                inner = os.path.join(folder, name)
+                if name != ".git" and _is_folder(held, name, os.path.join(target, name)):
+                    folders.append(inner)
+                elif name != ".git":
+                    self.files.add(inner)
+            return folders
+        return []
+
+
+def _above(name: str) -> list[str]:
+    """Return all folders above a file."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _is_folder(held: HeldFolder, name: str, target: str) -> bool:
+    """Mirror one file, or make an empty folder for one; True for a folder."""
+    try:
+        found = os.stat(name, dir_fd=held.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(found.st_mode):
+        os.mkdir(target)
+        return True
+    with suppress(FileNotFoundError):
+        if stat.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink(name, dir_fd=held.fd), target)
+        elif stat.S_ISREG(found.st_mode):
+            _link(held, name, target)
+    return False
+
+
+def _link(held: HeldFolder, name: str, target: str) -> None:
+    try:
+        os.link(name, target, src_dir_fd=held.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another user's file, or a file system without hard links
+        with os.fdopen(os.open(name, files.READ, dir_fd=held.fd), "rb") as source:
+            status = os.fstat(source.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return
+            with open(target, "xb") as copy:
+                shutil.copyfileobj(source, copy)
+        os.chmod(target, stat.S_IMODE(status.st_mode))
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
