@@ -158,3 +158,21 @@ def test_every_resolved_path_is_in_the_folder(
     except McpError:
         return
     assert os.path.commonpath([real, files.folder]) == files.folder
+
+
+def test_a_link_that_appears_above_the_folder_is_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "above" / "task"
+    folder.mkdir(parents=True)
+    (tmp_path / "other" / "task").mkdir(parents=True)
+    (tmp_path / "other" / "task" / "a.txt").write_text("secret")
+    files = ConfinedFiles(str(folder))
+    (tmp_path / "above").rename(tmp_path / "moved")
+    (tmp_path / "above").symlink_to(tmp_path / "other")
+    path = str(folder / "a.txt")
+    with pytest.raises(McpError, match="outside the folder"):
+        files.resolve(path)
+    with pytest.raises(McpError, match="cannot open"):  # resolved a moment earlier
+        files.read(path)
+    with pytest.raises(McpError, match="cannot open"):
+        files.write(path, "overwritten")
+    assert (tmp_path / "other" / "task" / "a.txt").read_text() == "secret"

@@ -188,3 +188,21 @@ asyncio.run(main())
         subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize("place", ["link", "link/inner"])
+@pytest.mark.parametrize("is_guarded", [pytest.param(True, marks=linux), False])
+async def test_an_agent_is_not_started_behind_a_link(
+    tmp_path: Path, place: str, is_guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    if not is_guarded:
+        monkeypatch.setattr(GUARDIAN, "channel", None)
+    with pytest.raises(NotADirectoryError):
+        await spawn.spawn(("pwd",), {}, str(tmp_path / place), is_kept=True)
+    real = str(tmp_path / "real" / "inner")
+    child = await spawn.spawn(("pwd",), {}, real, is_kept=True)
+    assert child.stdout.read() == f"{real}\n".encode()
+    child.close()
+    await asyncio.to_thread(os.waitpid, child.pid, 0)

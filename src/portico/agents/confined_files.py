@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 from portico.agents.git_folders import has_git_name, holds_git, is_in_git
 from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
+from portico.state.held_folder import HeldFolder
 
 MAX_FILE = 8 * 1024 * 1024
 """The largest file that is read or written, in bytes."""
@@ -23,8 +24,9 @@ class ConfinedFiles:
     """The text files below a folder."""
 
     def __init__(self, folder: str) -> None:
-        self.folder = os.path.realpath(folder)
-        self._is_in_git = is_in_git(self.folder)
+        """The folder is a path without links."""
+        self.folder = folder
+        self._is_in_git = is_in_git(folder)
 
     def resolve(self, path: str) -> str:
         """Return the path without links; raise McpError if it is not in the folder."""
@@ -87,7 +89,7 @@ class ConfinedFiles:
             raise McpError(f"{path[:200]!r} is not a file in the folder", INVALID_PARAMS)
         if has_git_name(path):
             raise _in_git(path)
-        fd = os.open(self.folder, _FOLDER_FLAGS)
+        fd = HeldFolder.resolved(self.folder).fd
         try:
             for folder in folders:
                 self._check_outside_git(path, fd, folder if create else "")

@@ -128,7 +128,7 @@ class AgentPrompt(Struct, frozen=True, kw_only=True):
 
     text: str
     cwd: str
-    """The absolute folder of the task; all callbacks are confined to it."""
+    """The absolute folder of the task, without links; all callbacks are confined to it."""
     task_id: str = ""
     """For people."""
     blocks: tuple[Mapping[str, Any], ...] = ()

@@ -5,7 +5,6 @@ terminated and killed. Each step has its own grace period, so nothing waits fore
 """
 
 import asyncio
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -65,7 +64,7 @@ class AcpTurn:
         self._stopped: asyncio.Future[str | Exception] = self._loop.create_future()
         self._reports = TurnReports(port, self._stop)
         self._questions = Questions(port.ask, self._stop)
-        self._folder = os.path.realpath(prompt.cwd)
+        self._folder = prompt.cwd
         self._updates = TurnUpdates(
             launch.max_text,
             is_new_session=not prompt.session_id,

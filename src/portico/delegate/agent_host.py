@@ -113,7 +113,7 @@ class AgentHost:
     def _pool(self, entry: AgentEntry) -> WarmPool:
         pool = self._pools.get(entry.id)
         if pool is None:
-            home = os.path.join(self._folder, "agents")
+            home = os.path.join(os.path.realpath(self._folder), "agents")
             pool = self._pools[entry.id] = WarmPool(launch_of(entry), entry.pool, home)
         return pool
 

@@ -167,8 +167,7 @@ class DelegateRunner:
         if await work.is_orphan():
             return ORPHANED
         stored = _resumed(stored, work.task.note)
-        if stored.cwd and not await asyncio.to_thread(os.path.isdir, stored.cwd):
-            why = f"the folder of the task does not exist any more: {stored.cwd}"
+        if why := await asyncio.to_thread(_folder_problem, stored.cwd):
             return _refused(work, Routing(), why, ())
         request = RoutingRequest(
             task_type=stored.task_type, prompt=stored.prompt, agent_id=stored.agent_id
@@ -217,6 +216,8 @@ class DelegateRunner:
             await work.record(choice)
             await work.annotate(note_text(note))
         stored = _in_folder(stored, entry)
+        if why := await asyncio.to_thread(_folder_problem, stored.cwd):  # it may have waited long
+            raise WorktreeError(why)
         async with AsyncExitStack() as stack:
             folder = await self._prepared(work, entry, stored)
             cwd = stored.cwd
@@ -298,6 +299,16 @@ def _is_of_agent(error: TargetError, stored: StoredDelegation) -> bool:
     if error.kind in _OF_TASK:
         return False
     return not (stored.session_id and error.kind in _OF_SESSION)
+
+
+def _folder_problem(cwd: str) -> str:
+    """Return why a task cannot begin in its folder, which was resolved when it was delegated: an
+    agent may have put a link in its place since then."""
+    if not cwd:
+        return ""
+    if not os.path.isdir(cwd):
+        return f"the folder of the task does not exist any more: {cwd}"
+    return "" if os.path.realpath(cwd) == cwd else f"the folder of the task is a link now: {cwd}"
 
 
 def _in_folder(stored: StoredDelegation, entry: AgentEntry) -> StoredDelegation:

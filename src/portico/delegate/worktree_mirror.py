@@ -10,9 +10,9 @@ import stat
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from portico.delegate.held_folder import HeldFolder
 from portico.delegate.worktree_record import WorktreeError
 from portico.state import files
+from portico.state.held_folder import HeldFolder
 
 FilterIgnored = Callable[[list[str]], Collection[str]]
 """Returns those of some folders that git ignores."""

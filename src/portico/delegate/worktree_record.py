@@ -6,7 +6,7 @@ from portico.model.errors import PorticoError
 
 
 class WorktreeError(PorticoError):
-    """A task cannot work in a worktree, or its changes cannot be read or collected."""
+    """A task cannot work in its folder, or its changes cannot be read or collected."""
 
 
 class WorktreeRecord(Struct, frozen=True, kw_only=True):

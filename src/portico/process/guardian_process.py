@@ -244,7 +244,9 @@ def _run_child(files: list[int], libc: Any, owner: int) -> None:
         os.fchdir(folder)
         for fd, number in ((stdin, 0), (stdout, 1), (stderr, 2)):
             os.dup2(fd, number)
-        if cwd:
+        if cwd and is_kept:
+            _enter_resolved(cwd)
+        elif cwd:
             os.chdir(cwd)
         code = _exec(programs, argv, env)
     except OSError as error:
@@ -254,6 +256,17 @@ def _run_child(files: list[int], libc: Any, owner: int) -> None:
             os.write(answer, b"!%d\n" % code)
         finally:
             os._exit(127)
+
+
+def _enter_resolved(path: bytes) -> None:
+    """Enter a folder whose path was resolved: another agent may have replaced a part of it by a
+    link since then, which is refused."""
+    os.chdir(b"/")
+    for name in path.split(b"/"):
+        if name:
+            folder = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.fchdir(folder)
+            os.close(folder)
 
 
 def _keep(libc: Any, owner: int) -> None:

@@ -47,7 +47,8 @@ async def spawn(
     is_spared: bool = False,
 ) -> Spawned:
     """Start a child, below a keeper if `is_kept`; raise OSError or ValueError on failure. The
-    kernel does not end one that is spared when we die."""
+    kernel does not end one that is spared when we die. The folder of one that is kept is a path
+    without links, and none that has appeared in it is followed."""
     request = _encode_request(argv, env, cwd, (is_kept, is_spared))
     for _ in range(_TRIES):
         channel = GUARDIAN.channel
@@ -61,7 +62,7 @@ async def spawn(
         if spawned is not None:
             return spawned
         await asyncio.to_thread(GUARDIAN.replace, channel, kill=False)
-    return _spawn_directly(argv, env, cwd)
+    return _spawn_directly(argv, env, cwd, is_kept=is_kept)
 
 
 def _encode_request(
@@ -172,7 +173,11 @@ def _reap(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _spawn_directly(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Spawned:
+def _spawn_directly(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, is_kept: bool
+) -> Spawned:
+    if is_kept and cwd and os.path.realpath(cwd) != os.path.normpath(cwd):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), cwd)
     popen = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,

@@ -289,6 +289,8 @@ def start_problem(command: Command, error: OSError | ValueError) -> str:
     """Return why a command cannot be started, and what to do about it."""
     if command.cwd is not None and not os.path.isdir(command.cwd):
         return f"cannot start: there is no folder {command.cwd}"
+    if isinstance(error, NotADirectoryError) and command.cwd is not None:
+        return f"cannot start: a link has appeared in the path of its folder, {command.cwd}"
     return f"cannot start: {_start_error(command, error)}"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.delegate.held_folder import HeldFolder
+from portico.state.held_folder import HeldFolder
 
 
 @pytest.fixture

@@ -30,6 +30,20 @@ class HeldFolder:
         """Hold the folder at a path that no agent can change."""
         return cls(os.open(path, _FOLDER))
 
+    @classmethod
+    def resolved(cls, path: str) -> Self:
+        """Hold the folder at a path that had no links when it was resolved; one that has appeared
+        since then is refused."""
+        fd = os.open("/", _NAMED)
+        try:
+            for name in path.split("/"):
+                if name:
+                    above, fd = fd, os.open(name, _NAMED, dir_fd=fd)
+                    os.close(above)
+            return cls(os.open(".", _FOLDER, dir_fd=fd))
+        finally:
+            os.close(fd)
+
     def __enter__(self) -> Self:
         return self
 
