@@ -91,12 +91,14 @@ def subfolder(worktree: Worktree, cwd: str) -> str:
 
 def uncommitted(worktree: Worktree) -> int:
     """Return the number of changes in the user's folder that are not committed."""
-    repository = find_repository(worktree.record.top)
-    if repository is None:
+    if worktree.is_nested:
         return 0
     index = f"{worktree.git.index}-of-user"
     words = ("status", "--porcelain", "--ignore-submodules=all")
     try:
+        repository = find_repository(worktree.record.top)
+        if repository is None:
+            return 0
         with open(index, "wb") as file:
             file.write(repository.index())
         shown = worktree.git.at(repository.top).run(*words, index=index)

@@ -4,6 +4,7 @@ Everything here waits for git; call it in a thread.
 """
 
 import os
+from collections.abc import Container
 from tempfile import TemporaryDirectory
 
 from portico.delegate.git_command import GitError, GitFolder
@@ -93,7 +94,9 @@ class _Merge:
         Others do not matter, however many and large they are."""
         self._user.run("read-tree", self._base, index=self._index)
         concerned = self._names(self._base, self._theirs)
-        top = os.fsencode(self._user.folder)
+        top, known = os.fsencode(self._user.folder), set(concerned)
+        if blocked := [name for name in concerned if _is_in_the_way(top, name, known)]:
+            raise self._conflicting(blocked)
         present = {name for name in concerned if _is_file(os.path.join(top, name))}
         update_index(self._user, self._index, concerned, present)
         return self._written(self._index)
@@ -140,7 +143,10 @@ class _Merge:
         both = set(self._names(self._base, ours)) & set(self._names(self._base, self._theirs))
         if not both:
             return WorktreeError(f"nothing was changed in {self._user.folder}: {error}")
-        shown = [shown_path(name) for name in sorted(both)]
+        return self._conflicting(sorted(both))
+
+    def _conflicting(self, names: list[bytes]) -> WorktreeError:
+        shown = [shown_path(name) for name in names]
         more = f" and {len(shown) - _MAX_NAMES} more" if len(shown) > _MAX_NAMES else ""
         return WorktreeError(
             f"nothing was changed in {self._user.folder}: your own changes conflict with the "
@@ -170,6 +176,20 @@ def _collectable(worktree: Worktree) -> WorktreeState:
     return state
 
 
+def _is_in_the_way(top: bytes, name: bytes, known: Container[bytes]) -> bool:
+    """True for a folder of the user's in the place of a file, unless all files in it are known:
+    git would notice it only after it has written others."""
+    path = os.path.join(top, name)
+    if os.path.islink(path):
+        return False
+    for inner, folders, found in os.walk(path):
+        links = [folder for folder in folders if os.path.islink(os.path.join(inner, folder))]
+        for file in (*found, *links):
+            if os.path.relpath(os.path.join(inner, file), top) not in known:
+                return True
+    return False
+
+
 def _is_file(path: bytes) -> bool:
     """True for a file, or a link that git stores as one."""
     return os.path.islink(path) or os.path.isfile(path)
@@ -178,7 +198,15 @@ def _is_file(path: bytes) -> bool:
 def _user_folder(worktree: Worktree) -> GitFolder:
     """Return the user's folder, if it still belongs to the same repository."""
     record = worktree.record
-    found = find_repository(record.top)
+    if worktree.is_nested:
+        raise WorktreeError(
+            f"{record.top} is itself the worktree of an agent, into which nothing is merged; take "
+            "the changes as a branch with --branch"
+        )
+    try:
+        found = find_repository(record.top)
+    except WorktreeError:
+        found = None
     if found is None or (found.top, found.common) != (record.top, record.common):
         raise WorktreeError(
             f"{record.top} is not the repository any more to which the worktree {record.path} "

@@ -22,6 +22,9 @@ _SETTINGS = (
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
     *("-c", "core.quotePath=false"),
+    # These may say something else about a commit than the commit does.
+    *("-c", "core.commitGraph=false"),
+    *("-c", "core.multiPackIndex=false"),
     # The hard links of a mirror change the times that git would look at.
     *("-c", "core.trustCTime=false"),
 )

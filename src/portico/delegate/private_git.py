@@ -24,7 +24,6 @@ _SAFE = {
 }
 """Settings that change what files contain, and the values that they may have."""
 _IGNORED = "core.excludesfile"
-_PATTERNS = ("exclude", "attributes")
 _SHA256 = 64
 
 
@@ -51,9 +50,7 @@ class PrivateGit:
         self._write("HEAD", self._base)
         self._write("config", "".join(self._config()))
         self._write("objects/info/alternates", _quoted(self._repository.objects))
-        for name in _PATTERNS:
-            path = os.path.join(self.path, "info", name)
-            files.replace(path, self._repository.patterns(name))
+        files.replace(os.path.join(self.path, "info", "exclude"), self._repository.ignored())
 
     def _write(self, name: str, text: str) -> None:
         files.replace(os.path.join(self.path, name), os.fsencode(f"{text}\n"))

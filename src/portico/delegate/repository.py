@@ -5,6 +5,7 @@ ours runs in it; the few files that matter are opened name by name, and links ar
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ from portico.state.held_folder import HeldFolder
 _GIT = ".git"
 _WORKTREES = "worktrees"
 _GITDIR = b"gitdir: "
+_WORK_TREE = re.compile(rb"^\s*worktree\s*=\s*(.*?)\s*$", re.MULTILINE)
+"""The setting by which a submodule knows its folder."""
 _MAX_LINK = 1 << 16
 _MAX_SETTINGS = 1 << 22
 _MAX_INDEX = 1 << 30
@@ -63,9 +66,9 @@ class Repository(Struct, frozen=True):
         """Return its settings as they are written."""
         return self._content(self.common, (), "config", _MAX_SETTINGS)
 
-    def patterns(self, name: str) -> bytes:
-        """Return a file with patterns for its worktrees, such as those of ignored files."""
-        return self._content(self.common, ("info",), name, _MAX_SETTINGS)
+    def ignored(self) -> bytes:
+        """Return the patterns of files to ignore that are not in the commits."""
+        return self._content(self.common, ("info",), "exclude", _MAX_SETTINGS)
 
     def index(self) -> bytes:
         """Return the index of the user's folder; empty if there is none."""
@@ -128,27 +131,44 @@ class Repository(Struct, frozen=True):
 
 
 def find_repository(cwd: str) -> Repository | None:
-    """Return the repository that contains a folder; None if there is none. Only names decide: the
-    setting `core.worktree` could lead anywhere."""
+    """Return the repository that contains a folder; None if there is none. Raises WorktreeError if
+    the folder only claims to belong to it."""
     top = os.path.realpath(cwd)
-    while True:
-        own = _git_folder(top)
-        if own:
-            return Repository(top, own, _common(own))
+    while not os.path.lexists(os.path.join(top, _GIT)):
         top, inner = os.path.dirname(top), top
         if top == inner:
             return None
+    own = _git_folder(top)
+    return Repository(top, own, _common(own))
 
 
 def _git_folder(top: str) -> str:
-    """Return the data of a folder that is the top of a worktree; empty if it is none."""
-    found = os.path.realpath(os.path.join(top, _GIT))
-    with suppress(OSError):
-        raw = files.read(found, _MAX_LINK)[0]
-        if raw.startswith(_GITDIR):
-            named = os.fsdecode(raw.removeprefix(_GITDIR).rstrip(b"\r\n"))
-            found = os.path.realpath(os.path.join(top, named))
-    return found if os.path.lexists(os.path.join(found, "HEAD")) else ""
+    """Return the data of the top folder of a worktree; raises WorktreeError."""
+    path = os.path.join(top, _GIT)
+    if os.path.isdir(path) and not os.path.islink(path):
+        return path
+    try:
+        raw, _ = files.read(path, _MAX_LINK)
+    except OSError as error:
+        why = "it is a link" if os.path.islink(path) else error.strerror
+        raise WorktreeError(f"cannot use the repository of {path}: {why}") from error
+    named = os.fsdecode(raw.removeprefix(_GITDIR).rstrip(b"\r\n"))
+    own = os.path.realpath(os.path.join(top, named))
+    # An agent can write this file, but nothing in a repository of which it has no worktree.
+    if not _points_back(own, top):
+        raise WorktreeError(f"cannot use the repository of {path}: {own} does not name {top}")
+    return own
+
+
+def _points_back(own: str, top: str) -> bool:
+    """True if the data is that of a worktree, or of a submodule, in this folder."""
+    with suppress(OSError), HeldFolder.at(own) as held:
+        with suppress(FileNotFoundError):
+            back = os.fsdecode(held.read("gitdir", _MAX_LINK).rstrip(b"\n"))
+            return os.path.realpath(os.path.join(own, back)) == os.path.join(top, _GIT)
+        if found := _WORK_TREE.search(held.read("config", _MAX_SETTINGS)):
+            return os.path.realpath(os.path.join(own, os.fsdecode(found[1]))) == top
+    return False
 
 
 def _common(own: str) -> str:

@@ -65,6 +65,11 @@ class Worktree:
         self.repository = Repository(record.top, record.common, record.common)
         self.git = PrivateGit(os.path.join(private, "git"), self.repository, record.base)
 
+    @property
+    def is_nested(self) -> bool:
+        """True if the agent of another task delegated this one, from its own worktree."""
+        return self.record.top.startswith(f"{self._folder}/")
+
     def state(self) -> WorktreeState:
         """Return what has changed; raises WorktreeError."""
         with self._changes() as changes:
@@ -244,7 +249,8 @@ def _ignored(git: GitFolder, folders: list[str]) -> set[str]:
     """Return the folders that git ignores, of those that are in a mirror."""
     if not folders:
         return set()
-    listed = b"".join(os.fsencode(f"{folder}/") + b"\0" for folder in folders)
+    # A name that begins with a colon would be a pattern.
+    listed = b"".join(os.fsencode(f"./{folder}/") + b"\0" for folder in folders)
     words = ("check-ignore", "--no-index", "-z", "--stdin")
     found = zeros(git.run(*words, input=listed, codes=(0, 1)))
-    return {os.fsdecode(name).rstrip("/") for name in found}
+    return {os.fsdecode(name).removeprefix("./").rstrip("/") for name in found}

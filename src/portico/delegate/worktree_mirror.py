@@ -7,6 +7,7 @@ while git reads it. Nobody replaces anything in a mirror.
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ from portico.state.held_folder import HeldFolder
 
 FilterIgnored = Callable[[list[str]], Collection[str]]
 """Returns those of some folders that git ignores."""
+_MIRROR_S = 300.0
 _MAX_PATH = 2048
 """The length of the longest path: git cannot use any that the system does not open."""
 
@@ -36,9 +38,13 @@ class WorktreeMirror:
 
     def fill(self, source: HeldFolder, ignored: FilterIgnored) -> None:
         """Mirror everything, level by level; raises WorktreeError or OSError."""
-        level = [""]
+        until, level = time.monotonic() + _MIRROR_S, [""]
         while level:
-            found = [inner for folder in level for inner in self._fill(source, folder)]
+            found: list[str] = []
+            for folder in level:
+                found += self._fill(source, folder)
+                if time.monotonic() > until:
+                    raise WorktreeError(f"its files cannot be listed within {_MIRROR_S:g} s")
             if any(len(folder) > _MAX_PATH for folder in found):
                 raise WorktreeError(f"a path has more than {_MAX_PATH} characters")
             left_out = set(ignored([folder for folder in found if folder not in self._known]))
