@@ -1,10 +1,12 @@
-"""Scripted agents in bubblewrap, which can write only to the worktrees and to the repository.
+"""Scripted agents in bubblewrap, as `docs/agents.md` recommends it: they can write only to the
+worktrees and to the repository.
 
 Anything that changes outside these two was done by Portico: no agent could reach it.
 """
 
 import asyncio
 import shutil
+import tomllib
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from portico.config.agents_schema import AgentEntry
 from portico.delegate.worktree_folder import WORKTREES
 from portico.tasks.record import TaskRecord
 from tests.delegate.repositories import delegations, repository, worker_entry
+from tests.docs.pages import blocks
 from tests.support.shared import unavailable
 
 
@@ -35,10 +38,13 @@ class Box:
     def agent(self, command: str) -> AgentEntry:
         """An agent that runs a shell command."""
         plain = worker_entry("boxed", {"shell": command}, {"say": "done"})
-        worktrees, own = str(self.state / WORKTREES), str(self.repo / ".git")
-        words = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid")
-        binds = ("--bind", worktrees, worktrees, "--bind", own, own, "--die-with-parent")
-        return replace(plain, command="bwrap", args=(*words, *binds, plain.command, *plain.args))
+        (advice,) = (block.text for block in blocks("docs/agents.md") if "bwrap" in block.text)
+        places = {"/home/me/.local/state/portico": self.state, "/home/me/project": self.repo}
+        for shown, real in places.items():
+            advice = advice.replace(shown, str(real))
+        entry = tomllib.loads(advice)["agents"][0]
+        box = tuple(entry["args"][: -len(("my-agent", "--acp"))])
+        return replace(plain, command=entry["command"], args=(*box, plain.command, *plain.args))
 
     def work(self, command: str, follows: TaskRecord | None = None) -> TaskRecord:
         """A finished task whose agent has run a command; `$evil` is one that leaves the proof."""

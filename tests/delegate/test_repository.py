@@ -86,6 +86,19 @@ def test_a_shallow_repository_is_enough(repo: Path, worktrees: Worktrees, tmp_pa
     assert git(shallow, "show", f"{leave_branch(worktree, 'all')}:b") == "changed"
 
 
+def test_a_partial_clone_needs_only_the_objects_of_its_commit(
+    repo: Path, worktrees: Worktrees, tmp_path: Path
+) -> None:
+    (repo / "a").write_text("later\n")
+    git(repo, "commit", "-qam", "second")
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{repo}", "partial")
+    worktree = changed(worktrees, tmp_path / "partial")
+    assert apply_to_user(worktree) == ("b",)
+    commit = leave_branch(worktree, "all")
+    assert git(tmp_path / "partial", "show", f"{commit}:b") == "changed"
+
+
 def test_a_repository_with_long_ids(worktrees: Worktrees, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "--object-format=sha256", "long")
     (tmp_path / "long" / "b").write_text("b\n")

@@ -172,7 +172,7 @@ def _points_back(own: str, top: str) -> bool:
 
 
 def _common(own: str) -> str:
-    """Return the repository of a worktree by its place, whatever its file `commondir` says."""
+    """Return the repository of a worktree by its place: an agent can write to `commondir`."""
     above, name = os.path.split(os.path.dirname(own))
     return above if name == _WORKTREES and os.path.lexists(f"{own}/commondir") else own
 

@@ -228,7 +228,7 @@ def plain_diff(*words: str) -> tuple[str, ...]:
 
 
 def update_index(git: GitFolder, index: str, names: list[bytes], files: Container[bytes]) -> None:
-    """Bring some names in an index up to date: those that are files, and the rest is removed."""
+    """Update some names in an index: files are added, all other names are removed."""
     gone = [name for name in names if name not in files]
     for how, which in (
         (("--force-remove",), gone),

@@ -1,7 +1,7 @@
 """A mirror of an agent's worktree: folders of our own, with hard links to the agent's files.
 
 Git works with paths, and an agent that still runs can replace any folder in its worktree by a link
-while git reads it. Nobody replaces anything in a mirror.
+while git reads it. An agent cannot reach the mirror.
 """
 
 import os

@@ -192,7 +192,7 @@ class Worktrees:
         return Worktree(self._folder, self._place(record.id), record)
 
     def _place(self, id: str) -> str:
-        """What Portico keeps about a worktree."""
+        """Return the private folder of a worktree."""
         return os.path.join(self._private, id)
 
 

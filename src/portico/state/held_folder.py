@@ -1,7 +1,7 @@
 """Folders that are held by their descriptors, for places in which an agent can write.
 
-A path can lead elsewhere from one moment to the next: a folder is replaced by a link. A descriptor
-cannot, and no name that is used with it here is followed if it is a link.
+An agent can replace a folder by a link between two uses of its path. A descriptor stays with its
+folder, and a name that is used with it here is never followed if it is a link.
 """
 
 import errno
@@ -32,8 +32,7 @@ class HeldFolder:
 
     @classmethod
     def resolved(cls, path: str) -> Self:
-        """Hold the folder at a path that had no links when it was resolved; one that has appeared
-        since then is refused."""
+        """Hold the folder at a path that was resolved earlier; a link in it is new, and refused."""
         fd = os.open("/", _NAMED)
         try:
             for name in path.split("/"):
