@@ -1,5 +1,6 @@
 """Links, and other things in the place of what Portico expects, lead it nowhere."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -92,6 +93,16 @@ def test_a_folder_of_the_commit_that_became_a_link_is_not_read(
     assert main(["tasks", "collect", task.id]) == 0
     box.untouched()
     assert (box.repo / "inner").readlink() == box.outside / "inner"
+
+
+def test_pipes_and_sockets_are_not_files(box: Box, capsys: pytest.CaptureFixture[str]) -> None:
+    listen = "import socket; socket.socket(socket.AF_UNIX).bind('s')"
+    added = "touch p s; git add p s; rm p s; mkfifo p"
+    task = box.work(f'{added}; {sys.executable} -c "{listen}"; rm b.txt; mkfifo b.txt; {CHANGE}')
+    assert main(["tasks", "diff", task.id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files_changed"] == ["a.txt", "b.txt", "new.txt"]
+    assert main(["tasks", "collect", task.id]) == 0
+    assert names(box.repo) == {"a.txt", "c.txt", "new.txt"}
 
 
 def test_deep_folders_are_removed(box: Box, capsys: pytest.CaptureFixture[str]) -> None:

@@ -179,7 +179,8 @@ def _common(own: str) -> str:
 
 def _inner(folder: HeldFolder) -> Iterator[HeldFolder]:
     for name in folder.names():
-        with suppress(NotADirectoryError):  # and so is a link
+        # A link is not a folder, and git may just have packed the objects in one.
+        with suppress(NotADirectoryError, FileNotFoundError):
             yield folder.inner(name)
 
 

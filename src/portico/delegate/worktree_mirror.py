@@ -56,24 +56,21 @@ class WorktreeMirror:
     def _fill(self, source: HeldFolder, folder: str) -> list[str]:
         """Mirror the files in a folder; return the folders in it, which exist and are empty."""
         parts = folder.split("/") if folder else []
-        target = os.path.join(self.path, folder)
         with suppress(FileNotFoundError), source.below(*parts) as held:
-            names = held.names()
+            with os.scandir(held.fd) as listed:
+                entries = {entry.name: entry for entry in listed}
             if folder in self._submodules:
-                self.repositories += [folder] if names else []
+                self.repositories += [folder] if entries else []
                 return []
-            if folder and ".git" in names:
+            if entries.pop(".git", None) is not None and folder:
                 self.repositories.append(f"{folder}/")
                 if folder not in self._known:
                     return []
-            folders = []
-            for name in names:
-                inner = os.path.join(folder, name)
-                if name != ".git" and _is_folder(held, name, os.path.join(target, name)):
-                    folders.append(inner)
-                elif name != ".git":
-                    self.files.add(inner)
-            return folders
+            with HeldFolder.at(os.path.join(self.path, folder)) as target:
+                made = {name: _mirrored(entry, held, target) for name, entry in entries.items()}
+            paths = {os.path.join(folder, name): kind for name, kind in made.items()}
+            self.files.update(path for path, kind in paths.items() if kind == "file")
+            return [path for path, kind in paths.items() if kind == "folder"]
         return []
 
 
@@ -83,34 +80,40 @@ def _above(name: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def _is_folder(held: HeldFolder, name: str, target: str) -> bool:
-    """Mirror one file, or make an empty folder for one; True for a folder."""
+def _mirrored(entry: "os.DirEntry[str]", held: HeldFolder, target: HeldFolder) -> str:
+    """Mirror one file, or make an empty folder for one; return which: `file`, `folder` or nothing,
+    for a pipe and the like."""
+    name = entry.name
+    if entry.is_dir(follow_symlinks=False):
+        os.mkdir(name, dir_fd=target.fd)
+        return "folder"
     try:
-        found = os.stat(name, dir_fd=held.fd, follow_symlinks=False)
+        if entry.is_symlink():
+            os.symlink(os.readlink(name, dir_fd=held.fd), name, dir_fd=target.fd)
+            return "file"
+        if entry.is_file(follow_symlinks=False):
+            _link(name, held, target)
+            return "file"
     except FileNotFoundError:
-        return False
-    if stat.S_ISDIR(found.st_mode):
-        os.mkdir(target)
-        return True
-    with suppress(FileNotFoundError):
-        if stat.S_ISLNK(found.st_mode):
-            os.symlink(os.readlink(name, dir_fd=held.fd), target)
-        elif stat.S_ISREG(found.st_mode):
-            _link(held, name, target)
-    return False
+        pass  # it was there a moment ago
+    return ""
 
 
-def _link(held: HeldFolder, name: str, target: str) -> None:
+def _link(name: str, held: HeldFolder, target: HeldFolder) -> None:
     try:
-        os.link(name, target, src_dir_fd=held.fd, follow_symlinks=False)
+        os.link(name, name, src_dir_fd=held.fd, dst_dir_fd=target.fd, follow_symlinks=False)
     except FileNotFoundError:
         raise
     except OSError:  # another user's file, or a file system without hard links
-        with os.fdopen(os.open(name, files.READ, dir_fd=held.fd), "rb") as source:
-            status = os.fstat(source.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return
-            with open(target, "xb") as copy:
+        _copy(name, held, target)
+
+
+def _copy(name: str, held: HeldFolder, target: HeldFolder) -> None:
+    with os.fdopen(os.open(name, files.READ, dir_fd=held.fd), "rb") as source:
+        status = os.fstat(source.fileno())
+        if stat.S_ISREG(status.st_mode):
+            with os.fdopen(target.create(name), "wb") as copy:
                 shutil.copyfileobj(source, copy)
-        os.chmod(target, stat.S_IMODE(status.st_mode))
-        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+                os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
+            times = (status.st_atime_ns, status.st_mtime_ns)
+            os.utime(name, ns=times, dir_fd=target.fd)
