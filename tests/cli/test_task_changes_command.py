@@ -330,6 +330,7 @@ def test_a_task_whose_worktree_was_removed_by_hand_is_let_go(
     left = stored(state, second.id)
     assert left is not None
     assert not left.is_held
+    assert os.listdir(state / "worktrees-private") == []
 
 
 def test_changes_are_found_when_their_task_is_not_in_the_store(

@@ -179,7 +179,7 @@ def _common(own: str) -> str:
 
 def _inner(folder: HeldFolder) -> Iterator[HeldFolder]:
     for name in folder.names():
-        # A link is not a folder, and git may just have packed the objects in one.
+        # A link is not a folder, and git removes folders of objects that it packs.
         with suppress(NotADirectoryError, FileNotFoundError):
             yield folder.inner(name)
 

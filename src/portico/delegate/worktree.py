@@ -130,7 +130,7 @@ class Worktree:
                 self._check_removable(all)
                 all.remove(record.id)
             with suppress(FileNotFoundError):
-                self.repository.remove_worktree(os.path.basename(record.git_dir))
+                self.repository.remove_worktree(record.id)
                 if not keeps_branch:
                     delete_branch(self.repository, record.branch)
             shutil.rmtree(self._private)
@@ -199,7 +199,7 @@ class Worktree:
         """Return the names in the agent's own index: it may have added files that git ignores."""
         index = os.path.join(folder, "agents-index")
         try:
-            data = self.repository.worktree_index(os.path.basename(self.record.git_dir))
+            data = self.repository.worktree_index(self.record.id)
             if not data:
                 return []
             with open(index, "xb") as file:

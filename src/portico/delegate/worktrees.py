@@ -159,7 +159,20 @@ class Worktrees:
                 kept.append(record)
             finally:
                 lock.release()
+        self._sweep_private()
         return kept
+
+    def _sweep_private(self) -> None:
+        """Remove the private folders of worktrees that were removed by hand."""
+        with suppress(FileNotFoundError):
+            for id in os.listdir(self._private):
+                if self.get(id) is None:
+                    with suppress(WorktreeError):  # a task is about to use it
+                        lock = self.lock(id)
+                        try:
+                            self.forget(id)
+                        finally:
+                            lock.release()
 
     def _planned(self, id: str, cwd: str) -> WorktreeRecord:
         repository = find_repository(cwd)
