@@ -314,9 +314,9 @@ def test_an_error_of_the_disk_leaves_the_old_file(
     shop.store.save(KEY, OLD)
     real: Callable[..., Any] = getattr(os, call)
 
-    def fail(*args: Any) -> Any:
+    def fail(*args: Any, **more: Any) -> Any:
         if call == "open" and not args[1] & os.O_CREAT:
-            return real(*args)
+            return real(*args, **more)
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, call, fail)
