@@ -18,7 +18,7 @@ from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask
 from portico.model.types import Handler
 from portico.providers.lazy_task_link import LazyTaskLink
-from portico.providers.task_mode import TaskMode
+from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.providers.task_policy import declares_tasks
 from portico.upstream.relay import FinishTask
 from portico.upstream.upstream import Upstream
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from portico.tasks.work import Runner
     from portico.tasks.worker import TaskWorker
 
-_UNKNOWN = TaskMode(is_unknown=True)
+_UNKNOWN = TaskMode(TaskSupport.UNKNOWN)
 _MAX_DAMAGED = 20
 
 

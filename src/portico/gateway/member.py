@@ -24,7 +24,7 @@ from portico.model.offer import Offer
 from portico.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.protocol.eras import members
 from portico.protocol.tasks import support_of
-from portico.providers.task_mode import TaskMode
+from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.upstream.backoff import BackoffLimits, jittered
 from portico.upstream.installs import INSTALLING, WAITING
 
@@ -317,11 +317,11 @@ class Member:
         if definition is None or not can_create_tasks(catalog.offer):
             return None
         if catalog.offer.version.modern:
-            return TaskMode(is_remote=True)
+            return TaskMode(TaskSupport.REMOTE)
         support = support_of(definition.raw)
         if support not in ("optional", "required"):
             return None
-        return TaskMode(is_required=support == "required", is_remote=True)
+        return TaskMode(TaskSupport.REMOTE, is_required=support == "required")
 
     def warnings(self) -> list[str]:
         """Return a warning for each definition with hidden characters."""

@@ -22,7 +22,8 @@ from portico.providers.promotion import PromotableCall
 from portico.providers.task_call import OwnTask, stored_call, with_key
 from portico.providers.task_changes import finished_task
 from portico.providers.task_host import FindTasks, stored
-from portico.providers.task_mode import TaskMode
+from portico.providers.task_mode import NO_TASKS, TaskMode
+from portico.providers.task_plan import Facts, Plan, Step, TaskClient, plan
 from portico.providers.task_policy import TaskPolicy, declares_tasks
 from portico.providers.task_requests import TaskMethod, TaskRequests
 from portico.state.store_error import StoreError
@@ -79,8 +80,8 @@ class TaskEndpoint:
 
         def handle(request: Request, context: Context) -> Answer:
             if request.method == "tools/call":
-                mode, budget_s = policy.mode(request), policy.budget_s(request)
-                return self._call(request, context, mode, budget_s)
+                mode = policy.mode(request) or NO_TASKS
+                return self._call(request, context, mode, policy.budget_s(request))
             return self._about(request, context)
 
         return handle
@@ -93,32 +94,62 @@ class TaskEndpoint:
     # Calls.
 
     def _call(
-        self, request: Request, context: Context, mode: TaskMode | None, budget_s: float | None
+        self, request: Request, context: Context, mode: TaskMode, budget_s: float | None
     ) -> Answer:
         """Make a call a task if its client requests that and its tool supports it."""
-        if context.tasking is not None:
-            return self._next(request, context)  # it is a task already
-        if mode is not None and mode.is_unknown:
-            return self._call_when_known(request, context)
-        wish = self._wish(request)
-        self._check_support(request, mode, wish)
-        if mode is not None and mode.is_own:
-            _drop_task_field(request)
-            return self._run_own(request, context, wish)
-        is_remote = mode is not None and mode.is_remote
-        is_explicit = wish is not None and not request.version.modern
-        if not is_remote or (wish is None and self._forwards is None):
-            _drop_task_field(request)
-        if wish is not None and not is_remote:
-            from_start = mode is not None and not mode.is_manual
-            if is_explicit or from_start:
+        wish = None if context.tasking is not None else self._wish(request)
+        found = plan(self._facts(request, context, mode, budget_s, wish))
+        match found.step:
+            case Step.PLAIN:
+                if context.tasking is None and self._forwards is None:
+                    _drop_task_field(request)
+                return self._next(request, context)
+            case Step.LOOK_UP:
+                return self._call_when_known(request, context)
+            case Step.REQUIRE:
+                if request.version.modern:
+                    raise task_wire.missing_extension()
+                why = f"{request.name} runs only as a task; send `task` in params"
+                raise McpError(why, METHOD_NOT_FOUND)
+            case Step.FORBID:
+                why = f"{request.name} does not run as a task; call it without `task` in params"
+                raise McpError(why, METHOD_NOT_FOUND)
+            case Step.OWN:
+                _drop_task_field(request)
+                return self._run_own(request, context, wish)
+            case Step.WAIT:
+                _drop_task_field(request)
+                return self._run_required(request, context, budget_s or _WAIT_S)
+            case Step.SUBMIT:
+                assert wish is not None
+                _drop_task_field(request)
                 return self._submit(request, context, wish)
-        is_required = mode is not None and mode.is_required
-        if wish is None and is_remote and is_required and self._policy.explains(request):
-            return self._run_required(request, context, budget_s or _WAIT_S)
-        if wish is None and budget_s is None:
-            return self._next(request, context)
-        return self._run(request, context, mode, wish, budget_s)
+        if not found.by_server and found.step is Step.RUN:
+            _drop_task_field(request)
+        return self._run(request, context, found, wish, budget_s)
+
+    def _facts(
+        self,
+        request: Request,
+        context: Context,
+        mode: TaskMode,
+        budget_s: float | None,
+        wish: TaskWish | None,
+    ) -> Facts:
+        """Return all that decides about a call."""
+        client = TaskClient.WITHOUT
+        if wish is not None:
+            client = TaskClient.ABLE if request.version.modern else TaskClient.EXPLICIT
+        return Facts(
+            in_task=context.tasking is not None,
+            tool=mode.support,
+            is_required=mode.is_required,
+            client=client,
+            is_bound=self._policy.is_declared and request.version >= _SINCE and not request.asked,
+            has_budget=budget_s is not None,
+            explains=wish is None and self._policy.explains(request),
+            passes=self._passes(request),
+        )
 
     async def _call_when_known(self, request: Request, context: Context) -> Response:
         """Call a tool once its server's tools are known; no task if there is no such tool."""
@@ -126,7 +157,8 @@ class TaskEndpoint:
         if not await policy.ready(request):
             _drop_task_field(request)
             return await self._next(request, context)
-        return await self._call(request, context, policy.mode(request), policy.budget_s(request))
+        mode = policy.mode(request) or NO_TASKS
+        return await self._call(request, context, mode, policy.budget_s(request))
 
     def _wish(self, request: Request) -> TaskWish | None:
         """Return the client's wish for a task, or its ability to have one."""
@@ -138,21 +170,6 @@ class TaskEndpoint:
             return None
         ttl_s = task_wire.requested_ttl_s(request)
         return TaskWish(None if ttl_s is None else ttl_s * 1000)
-
-    def _check_support(
-        self, request: Request, mode: TaskMode | None, wish: TaskWish | None
-    ) -> None:
-        """Raise McpError if the tool forbids or requires a task (tool-level negotiation)."""
-        if request.version < _SINCE or request.asked or not self._policy.is_declared:
-            return
-        if wish is None and mode is not None and mode.is_required:
-            if request.version.modern:
-                raise task_wire.missing_extension()
-            why = f"{request.name} runs only as a task; send `task` in params"
-            raise McpError(why, METHOD_NOT_FOUND)
-        if wish is not None and mode is None and not request.version.modern:
-            why = f"{request.name} does not run as a task; call it without `task` in params"
-            raise McpError(why, METHOD_NOT_FOUND)
 
     async def _submit(self, request: Request, context: Context, wish: TaskWish) -> Response:
         """Store a call, which a worker then makes."""
@@ -175,25 +192,20 @@ class TaskEndpoint:
         self,
         request: Request,
         context: Context,
-        mode: TaskMode | None,
+        found: Plan,
         wish: TaskWish | None,
         budget_s: float | None,
     ) -> Response:
         """Make a call that its server, its handler or a timeout may make a task."""
-        is_manual = mode is not None and mode.is_manual
-        if not is_manual:
+        if not found.by_handler:
             context.task_wish = wish
-        by_handler = is_manual and wish is not None
-        by_time = budget_s is not None and (wish is not None or self._policy.explains(request))
-        is_remote = mode is not None and mode.is_remote
-        by_server = is_remote and wish is not None and not self._passes(request)
         # A modern client only allows a task, and most tools create none.
-        if by_server and (not request.version.modern or request.name in self._creating):
+        if found.by_server and (not request.version.modern or request.name in self._creating):
             await self._check_room(request, context)
-        sent = _sent(request, wish, has_key=by_server or by_handler or by_time)
-        if by_handler or by_time:
+        sent = _sent(request, wish, has_key=found.step is Step.RUN)
+        if found.by_handler or found.by_time:
             promotable = self._promotable(request, context, sent)
-            ended = await promotable.run(budget_s if by_time else None)
+            ended = await promotable.run(budget_s if found.by_time else None)
             if isinstance(ended, TaskRecord):
                 if wish is None:
                     return _explained(request, context, ended, budget_s or 0.0)
@@ -202,7 +214,7 @@ class TaskEndpoint:
             ended = await self._next(request, context)
         if context.created is not None:
             return await self._followed(request, context, ended, sent)
-        if wish is None or request.version.modern or ended.error or self._passes(request):
+        if wish is None or request.version.modern or ended.error or found.step is Step.FORWARD:
             return ended
         return await self._finished(request, context, ended, sent)
 

@@ -1,6 +1,7 @@
 """How a tool supports tasks."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from msgspec import Struct
@@ -12,18 +13,31 @@ OWN = "own"
 """For tools of Portico itself, whose handlers store their tasks."""
 
 
+class TaskSupport(Enum):
+    """What makes the calls of a tool tasks."""
+
+    NONE = "none"
+    UNKNOWN = "unknown"
+    """No tool has the name, or its server was not listed yet."""
+    START = "start"
+    """Its calls are tasks from their start."""
+    MANUAL = "manual"
+    """Its handler decides when the call becomes a task."""
+    OWN = "own"
+    """Its handler stores the task itself, with `OwnTask`."""
+    REMOTE = "remote"
+    """Its server creates the tasks itself."""
+
+
 class TaskMode(Struct, frozen=True):
     """How a tool supports tasks."""
 
+    support: TaskSupport = TaskSupport.START
     is_required: bool = False
-    is_manual: bool = False
-    """True if its handler decides when the call becomes a task."""
-    is_remote: bool = False
-    """True if its server creates the tasks itself."""
-    is_unknown: bool = False
-    """True if no tool has the name, or its server was not listed yet."""
-    is_own: bool = False
-    """True if its handler stores the task itself, with `OwnTask`."""
+    """True if it runs only as a task."""
+
+
+NO_TASKS = TaskMode(TaskSupport.NONE)
 
 
 def registered_mode(task: object) -> TaskMode | None:
@@ -33,8 +47,8 @@ def registered_mode(task: object) -> TaskMode | None:
         None: None,
         True: TaskMode(),
         REQUIRED: TaskMode(is_required=True),
-        MANUAL: TaskMode(is_manual=True),
-        OWN: TaskMode(is_own=True),
+        MANUAL: TaskMode(TaskSupport.MANUAL),
+        OWN: TaskMode(TaskSupport.OWN),
     }
     if isinstance(task, bool | str | None) and task in modes:
         return modes[task]

@@ -11,7 +11,7 @@ from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask
 from portico.protocol.tasks import support_of
 from portico.providers.lazy_task_link import LazyTaskLink
-from portico.providers.task_mode import TaskMode
+from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.providers.task_policy import TaskPolicy
 from portico.state.report import report
 from portico.upstream.upstream import Upstream
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
     from portico.tasks.worker import TaskWorker
 
-_REMOTE, _REQUIRED = TaskMode(is_remote=True), TaskMode(is_remote=True, is_required=True)
+_REMOTE = TaskMode(TaskSupport.REMOTE)
+_REQUIRED = TaskMode(TaskSupport.REMOTE, is_required=True)
 
 
 class WrapTasks(TaskPolicy):
