@@ -56,8 +56,8 @@ class WrapApp:
     """One upstream and its endpoint, from start to end."""
 
     def __init__(self, options: WrapOptions, *, alone: bool, url: str = "") -> None:
-        """`alone` is for a single client: serving stops when the upstream fails to start, and the
-        upstream's own tasks pass unchanged.
+        """`alone` is for a single client: serving stops when the upstream fails to start, and
+        without links the upstream's own tasks pass unchanged.
 
         `url` is the HTTP endpoint, if any.
         """
@@ -66,9 +66,11 @@ class WrapApp:
         self.stop = asyncio.Event()
         """Set when the upstream failed at the handshake of its only client."""
         self.failure: McpError | None = None
+        # A result of the server's own task would not pass the links.
+        is_transparent = alone and not options.links
         self.upstream = Upstream(
             options.address,
-            replace(options.policy, hides_tasks=not alone),
+            replace(options.policy, hides_tasks=not is_transparent),
             memory=_memory() if options.cache else None,
             key=options.key,
             report=report,
@@ -79,7 +81,7 @@ class WrapApp:
         self._log = None if options.log is None else _open_log(options.log)
         scope = f"wrap:{options.key('tasks')}"
         log = None if self._log is None else self._log.event
-        self._tasks = WrapTasks(self.upstream, scope, log, alone=alone)
+        self._tasks = WrapTasks(self.upstream, scope, log, alone=is_transparent)
         # With links, the server must read exactly the params that they have checked.
         before = [exact_params]
         observe = None if self._log is None else self._log.link(self.upstream.name)

@@ -12,7 +12,7 @@ FACTS = [
     for in_task, tool, required, client in product(BOTH, TaskSupport, BOTH, TaskClient)
     for others in product(BOTH, BOTH, BOTH, BOTH)
 ]
-CELLS = len(Facts._fields)
+CELLS = len(FACTS[0])
 
 
 def rows() -> list[tuple[list[str], Plan]]:

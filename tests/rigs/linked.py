@@ -7,8 +7,12 @@ open. The others expect servers with the tools `echo` and `get-sum`, such as ser
 import asyncio
 import json
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import portico
+from examples.redact import link as redacts
 from portico import Answer, Context, Handler, Link, McpError, Offer, Only, Request, Response
 
 
@@ -124,7 +128,9 @@ LINKS: dict[str, Link] = {
     "noop": noop,
     "hiding": Only(tools=OPEN, resources=OPEN, prompts=OPEN),
     "hides": Hides(),
+    "hides-lookup": Only(tools=["*"], without=["*lookup"]),
     "refuses": refuses,
+    "redacts": redacts,
     "adds": Adds(),
     "shadows": Shadows(),
     "raises": Raises(),

@@ -21,8 +21,10 @@ EVERYTHING = ROOT / "examples" / "everything.py"
 FEATURES = ROOT / "tests" / "interop" / "servers" / "features.py"
 PLAIN = ("-m", "portico")
 """Runs a command of Portico."""
-LINKED, HIDING = [(str(ROOT / "tests" / "rigs" / "linked.py"), link) for link in ("noop", "hiding")]
-"""Run one behind a link that passes everything on, or hides all that is not called open."""
+LINKED, HIDING, REDACTING = [
+    (str(ROOT / "tests" / "rigs" / "linked.py"), link) for link in ("noop", "hiding", "redacts")
+]
+"""Run one behind a link that passes everything on, hides what is not called open, or redacts."""
 WAIT_S = 60.0
 """How long anything may take before it counts as a hang; a busy machine is slow, not hung."""
 

@@ -1,11 +1,13 @@
 """Every way to a server with tasks: client and server of either era, directly or merged."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
 from tests.serve.gateway import Gateway, command, serve_command, written
+from tests.support.running import PLAIN
 from tests.support.shared import ROOT
 from tests.tasks_protocol.follower import ABLE, ACCEPT, Follower, FollowingPipes, FollowingWeb
 from tests.wrap.faults import Wrap
@@ -25,9 +27,12 @@ def tasks_server() -> list[str]:
 class Doors:
     """Running Porticos and connected clients, each started when it is first needed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, by: Sequence[str] = PLAIN, **gateway: Any) -> None:
+        """`by` is what runs Portico; `gateway` are settings of the gateway."""
         self._folder = folder
-        self._stack = ExitStack()
+        self._by = by
+        self._settings = {"expose": "all", **gateway}
+        self.stack = ExitStack()
         self._clients: dict[tuple[str, ...], Follower] = {}
         self._porticos: dict[str, Wrap] = {}
 
@@ -35,7 +40,7 @@ class Doors:
         return self
 
     def __exit__(self, *about: Any) -> None:
-        self._stack.__exit__(*about)
+        self.stack.__exit__(*about)
 
     def client(self, door: str, client: str, server: str) -> Follower:
         """A connected client."""
@@ -51,13 +56,15 @@ class Doors:
         more: dict[str, Any] = {"answers": ANSWERS, "modern": era == "modern"}
         if door == "wrap-stdio":
             home = self._folder / f"{door}-{era}-{server}"
-            client = FollowingPipes(home, "--era", server, "--", *tasks_server(), **more)
+            client = FollowingPipes(
+                home, "--era", server, "--", *tasks_server(), by=self._by, **more
+            )
         elif door.endswith("-stdio"):
             home = self._folder / f"{door}-{era}"
-            client = FollowingPipes(home, words=serve_command(home, self.config()), **more)
+            client = FollowingPipes(home, words=self._serve(home), **more)
         else:
-            return self._stack.enter_context(self.visitor(door, era, server))
-        self._stack.enter_context(client)
+            return self.stack.enter_context(self.visitor(door, era, server))
+        self.stack.enter_context(client)
         client.executes = door.startswith("executed")
         if era == "legacy":
             client.hello(ABLE)
@@ -83,21 +90,24 @@ class Doors:
     def gateway(self) -> Gateway:
         """The gateway in front of both servers."""
         if "serve" not in self._porticos:
-            made = Gateway(self._folder / "serve", self.config())
-            self._porticos["serve"] = self._stack.enter_context(made)
+            made = Gateway(self._folder / "serve", self.config(), by=self._by)
+            self._porticos["serve"] = self.stack.enter_context(made)
         found = self._porticos["serve"]
         assert isinstance(found, Gateway)
         return found
 
     def _wrap(self, era: str) -> Wrap:
         if era not in self._porticos:
-            made = Wrap(self._folder / era, "--era", era, "--", *tasks_server())
-            self._porticos[era] = self._stack.enter_context(made)
+            made = Wrap(self._folder / era, "--era", era, "--", *tasks_server(), by=self._by)
+            self._porticos[era] = self.stack.enter_context(made)
         return self._porticos[era]
 
     def config(self) -> Path:
         path = self._folder / "portico.toml"
         if not path.exists():
             servers = {era: command(tasks_server(), era=era) for era in ERAS}
-            written(path, servers, gateway={"expose": "all"})
+            written(path, servers, gateway=self._settings)
         return path
+
+    def _serve(self, home: Path) -> list[str]:
+        return serve_command(home, self.config(), by=self._by)

@@ -6,6 +6,7 @@ import pytest
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
+from portico.model.types import LinkedEndpoint
 from portico.providers.task_call import IDEMPOTENCY_KEY, stored_call
 from portico.providers.task_host import TaskHost
 from portico.tasks.store import tasks_in_memory
@@ -73,7 +74,8 @@ async def test_the_key_of_a_stored_call_travels_with_each_attempt() -> None:
         return Response(id=request.id, error=error, code=-32603)
 
     host = TaskHost(TaskWorker(tasks_in_memory))
-    host.calls.handlers["main"] = handler
+    linked = LinkedEndpoint(handler, handler, None, has_links=False)
+    host.calls.find = {"main": linked}.get
     call = Request(method="tools/call", name="work", params=b'{"name":"work","_meta":{"x":1}}')
     input = stored_call("main", call, Context())
     first = await host.worker.submit(ME, host.call_kind, input)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,14 +12,14 @@ from portico import Context, InvalidParams, Server
 from portico.model.context import LOCAL, Ask
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode
-from portico.providers.promotion import PromotableCall
+from portico.providers.promotion import PromotableCall, Run
 from portico.providers.rounds import check_answer
 from portico.providers.task_changes import task_changes
 from portico.providers.task_host import TaskHost
 from portico.providers.task_wire import outcome_of, result_of
 from portico.tasks.record import TaskLimits, TaskRecord
 from portico.tasks.store import tasks_in_memory
-from portico.tasks.work import TaskOutcome, Work
+from portico.tasks.work import TaskOutcome
 from portico.tasks.worker import TaskWorker
 from tests.rigs.wire import raw_member
 from tests.serve.gateway import Gateway, command, written
@@ -172,23 +172,26 @@ async def test_an_answer_counts_if_it_arrives_before_the_call_is_a_task(is_first
         assert context.peer is not None
         return Response(id=request.id, result=await context.peer.ask(ELICIT, b'{"message":"?"}'))
 
-    async def adopt(run: Callable[[Work], Awaitable[TaskOutcome]]) -> TaskRecord:
-        return await worker.adopt(LOCAL, kind, b"{}", run)
+    class Call(PromotableCall):
+        async def adopt(self, run: Run) -> TaskRecord:
+            return await worker.adopt(LOCAL, kind, b"{}", run)
 
-    async def conclude(work: Work, response: Response) -> TaskOutcome:
-        return outcome_of(response, modern=False)
+        def answer(self, task: TaskRecord) -> Response:
+            return Response(id=b"1", result=encode(task.id))
 
-    call = PromotableCall(
-        handler, Request(method="tools/call", id=b"1"), Context(peer=desk), adopt, conclude
-    )
+        def outcome(self, response: Response) -> TaskOutcome:
+            return outcome_of(response, modern=False)
+
+    call = Call(handler, Request(method="tools/call", id=b"1"), Context(peer=desk))
     async with asyncio.timeout(WAIT_S):
-        running = asyncio.create_task(call.run(None))
+        running = asyncio.ensure_future(call.run(None))
         await desk.asked.wait()
         if is_first:
             desk.answer.set_result(encode(DECLINE))
         await call.begin()
-        task = await running
-        assert isinstance(task, TaskRecord)
+        await running
+        task = call.record
+        assert task is not None
         assert desk.is_withdrawn is not is_first
         async with task_changes(store, LOCAL, task.id) as changes:
             async for task in changes:

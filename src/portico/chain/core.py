@@ -1,7 +1,7 @@
 """The core of an endpoint: it answers static requests and passes the rest to the providers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,6 @@ from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
 from portico.model.version import Version, negotiate
 from portico.protocol.codec import encode, error_response, mcp_error_response
-from portico.protocol.inbound import refuse
-from portico.protocol.ladder import check_header_params
 from portico.protocol.listen import (
     ListenFilter,
     acknowledgement,
@@ -35,7 +33,7 @@ from portico.protocol.listen import (
     task_message,
 )
 from portico.protocol.result_fields import EMPTY_RESULT
-from portico.protocol.tasks import LIST_TASKS, TASK, TASKS, is_about_task, without_task_list
+from portico.protocol.tasks import without_task_list
 from portico.providers.handler_exceptions import ends_call
 from portico.state.pending import Pending
 
@@ -109,7 +107,6 @@ class Core:
         self._tasks = tasks
         self._catalog = source.catalog
         self._dispatch = first_owner(providers)
-        self._dispatch_task = self._dispatch if tasks is None else tasks(self._dispatch)
         self._notices = [one.on_notification for one in providers if isinstance(one, Notified)]
         self._levels = [one.set_level for one in providers if isinstance(one, LogLevelAware)]
         self.entry: Handler = self.answer
@@ -146,20 +143,9 @@ class Core:
         if kind is _CORE:
             return _CORE_METHODS[request.method](self, request, context)
         if request.method == "tools/call":
-            # The headers of a call made by `execute_tool` describe that meta-tool.
-            if context.headers is not None and not (request.asked or request.is_derived):
-                mismatch = _header_mismatch(catalog, request, context.headers)
-                if mismatch is not None:
-                    return mismatch
-            tasks = self._tasks
-            if tasks is not None and (
-                tasks.is_attentive
-                or request.meta.client_capabilities.find(TASKS) >= 0
-                or request.params.find(TASK) >= 0
-                or request.meta.client_capabilities.find(b"\\") >= 0  # a key may be escaped
-                or request.params.find(b"\\u") >= 0
-            ):
-                return self._dispatch_task(request, context)
+            tasking = context.tasking
+            if tasking is not None and tasking.performs:
+                return tasking.perform(self._dispatch, request, context)
         elif request.name and not request.uri and request.method == "resources/read":
             request.uri = catalog.uri_of(request.name)
         return self._dispatch(request, context)
@@ -206,10 +192,6 @@ class Core:
         if catalog is None:
             return self._answer_when_ready(request, context)
         context.server_info = catalog.identity
-        if is_about_task(request.method):
-            if request.method == LIST_TASKS and context.principal == ANYONE:
-                return _not_found(request)  # the tasks may be another client's
-            return self._dispatch_task(request, context)
         return self._dispatch(request, context)
 
     def _ping(self, request: Request, context: Context) -> Response:
@@ -392,18 +374,6 @@ class _Composition:
                 return answer
         context.downstream = outer
         return outer(request, context) if start and outer is not None else terminus(request)
-
-
-def _header_mismatch(
-    catalog: Catalog, request: Request, headers: Mapping[str, str]
-) -> Response | None:
-    """Return the rejection of a call whose headers differ from its arguments."""
-    tool = catalog.tool(request.name)
-    if tool is None or not tool.header_params or not request.version.modern:
-        return None
-    arguments = request.decode().get("arguments")
-    rejection = check_header_params(tool.header_params, arguments, headers)
-    return None if rejection is None else refuse(request.id, rejection).response
 
 
 def responding(handler: Handler, report: Report) -> Handler:

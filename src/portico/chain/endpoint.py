@@ -1,15 +1,16 @@
 """An endpoint: a chain folded around a core, as transports serve it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from portico.chain.core import Core, responding
 from portico.chain.endpoint_parts import CatalogSource, TaskLink
+from portico.chain.entrance import Hides, entrance
 from portico.chain.fold import CATALOG_UNKNOWN, fold, fold_links, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
-from portico.model.types import Answer, Change, Handler, Link, Provider, Report
+from portico.model.types import Answer, Change, Handler, Link, LinkedEndpoint, Provider, Report
 from portico.protocol.codec import encode
 from portico.protocol.exact import with_field
 
@@ -42,8 +43,8 @@ class ChainEndpoint:
     ) -> None:
         """`observe` is a link outside all others, which sees failures as responses; `first` are
         Portico's own links, before those of the user; `before` are further ones, which only the
-        user's links need; `warn` reports name clashes; `tasks` is the link behind all others that
-        makes calls tasks."""
+        user's links need; `warn` reports name clashes; `tasks` is the link before those of the
+        user that makes calls tasks."""
         self._whole = source
         self._providers = providers
         self._report = report
@@ -102,7 +103,10 @@ class ChainEndpoint:
         """Fold the chain, and only then use its views: a link may raise."""
         source = self._whole if filtered is None else _source_of(self._whole, filtered)
         core = Core(source, self._providers, self._tasks)
-        handler = _folded(links, core.answer, filtered)
+        linked = _folded(links, core.answer, filtered)
+        handler = entrance(
+            source, linked, self._tasks, None if filtered is None else _hides(filtered)
+        )
         if links:
             handler = fold(self._before, handler)
         core.entry = handler
@@ -110,8 +114,38 @@ class ChainEndpoint:
             _use(self._whole, filtered)
         door = _by_uri(source, handler) if links else handler
         handle = responding(fold(self._first, door), self._report)
+        if self._tasks is not None:
+            stored = responding(linked, self._report)
+            self._tasks.behind = LinkedEndpoint(
+                stored if self._observe is None else self._observe(stored),
+                stored,
+                None if filtered is None else _hides_later(filtered),
+                bool(links),
+            )
         self._source, self._filtered = source, filtered
         return handle if self._observe is None else self._observe(handle)
+
+
+def _hides(filtered: "FilteredOffers") -> Hides:
+    """Return what is hidden from clients, if the catalog is known."""
+
+    def hides(request: Request, context: Context) -> bool:
+        visible = filtered.visible(request, context)
+        return visible is not None and visible.hides_tool(request.name)
+
+    return hides
+
+
+def _hides_later(filtered: "FilteredOffers") -> Callable[[Request, Context], Awaitable[bool]]:
+    """Return what is hidden from clients, once the catalog is known."""
+    hides = _hides(filtered)
+
+    async def hides_now(request: Request, context: Context) -> bool:
+        if filtered.visible(request, context) is None:
+            await filtered.ready(request, context)
+        return hides(request, context)
+
+    return hides_now
 
 
 def _source_of(whole: CatalogSource, filtered: "FilteredOffers") -> CatalogSource:

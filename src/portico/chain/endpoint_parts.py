@@ -8,7 +8,7 @@ from portico.catalog.catalog import Catalog
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.session import Session
-from portico.model.types import Change, Handler
+from portico.model.types import Change, Handler, LinkedEndpoint
 from portico.protocol.listen import ListenFilter
 
 
@@ -32,10 +32,12 @@ class Hub(Protocol):
 
 
 class TaskLink(Protocol):
-    """The link in front of all providers that makes calls tasks, and follows them."""
+    """The link in front of the user's links that makes calls tasks, and follows them."""
 
     is_attentive: bool
     """True if it must see every call; else only those whose client mentions tasks."""
+    behind: LinkedEndpoint | None
+    """The endpoint behind it, once its chain is folded."""
 
     def __call__(self, next: Handler) -> Handler:
         """Return the link in front of the next handler."""

@@ -41,6 +41,16 @@ class VisibleOffer:
             for before, after in pairwise(stages)
         ]
         """By the number of a view, counted from the innermost."""
+        self._stages = stages
+
+    def hides_tool(self, name: str) -> bool:
+        """True if clients cannot call a tool that a link or a server has."""
+        return name in self._hidden_tools
+
+    @cached_property
+    def _hidden_tools(self) -> frozenset[str]:
+        names = frozenset().union(*(stage.listed("tools").keys for stage in self._stages))
+        return names.difference(self.offer.listed("tools").keys)
 
 
 class HiddenEntries:

@@ -10,10 +10,11 @@ from portico.config.agents_schema import AgentsConfig
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.delegate_runner import DelegateRunner
 from portico.delegate.delegate_tools import DelegateTools
+from portico.delegate.stored_delegation import call_of
 from portico.delegate.worktree_folder import WorktreeFolders
 from portico.model.errors import McpError
 from portico.model.types import Link
-from portico.providers.task_host import TaskHost
+from portico.providers.task_host import LinkedRunner, TaskHost
 from portico.providers.task_tools import TaskTools
 
 _KIND = "delegate@agents"
@@ -33,7 +34,8 @@ class AgentsApp:
         self._server.include(TaskTools(self._tasks, is_listed=True))
         self.endpoint: ChainEndpoint = self._server.endpoint(links)
         runner = DelegateRunner(self._host, prepare=WorktreeFolders(folder).prepare)
-        self._tasks().worker.register(_KIND, runner, self._host.slots.claimable)
+        linked = LinkedRunner(runner, self._tasks, call_of)
+        self._tasks().worker.register(_KIND, linked, self._host.slots.claimable)
 
     def _tasks(self) -> TaskHost:
         return self._server.task_host

@@ -15,7 +15,7 @@ from portico.delegate.delegate_definitions import delegate_definition, status_de
 from portico.delegate.folders import folder_within, known_folder, task_folder
 from portico.delegate.prompt_context import check_size, context_blocks
 from portico.delegate.stored_delegation import StoredDelegation, note_in, stored_result
-from portico.delegate.waiting import begun_task, typed, unfinished, wait_for
+from portico.delegate.waiting import begun_task, own_result, typed, unfinished, wait_for
 from portico.model.content import ToolResult
 from portico.model.context import Context
 from portico.model.errors import ToolError
@@ -79,8 +79,8 @@ class DelegateTools:
             if found is None:
                 raise ToolError(f"task {known} is not known any more")
             task = found
-        own = context.tasking
-        if isinstance(own, OwnTask):
+        own = context.tasking if isinstance(context.tasking, OwnTask) else None
+        if own is not None:
             own.record = task
             if own.is_wanted:
                 return unfinished(task, ["the task has started"])
@@ -90,7 +90,12 @@ class DelegateTools:
             note = f"Task {task.id} is {task.word}{agent}; agent_status returns its result."
             return unfinished(task, [note])
         until = task.created_at + self._host.config.defaults.sync_budget_s
-        return await wait_for(self._tasks().worker.store, task, context, until - time.time())
+        host = self._tasks()
+        waiting = wait_for(host.worker.store, task, context, until - time.time())
+        if own is None:
+            return await waiting
+        host.waiting[task.id] = own
+        return await own_result(own, waiting)
 
     async def _submit(self, given: _Delegate, context: Context) -> TaskRecord:
         parent = self._find_parent(context.principal)
@@ -132,6 +137,7 @@ class DelegateTools:
             cwd=given.cwd or "",
             blocks=blocks,
             timeout_s=given.timeout_s,
+            call=context.tasking.call if isinstance(context.tasking, OwnTask) else None,
         )
         if parent is not None:
             delegation = replace(

@@ -10,6 +10,7 @@ from msgspec import Struct
 from portico.agents.delegation import TurnOutcome
 from portico.model.wording import counted
 from portico.protocol.codec import encode
+from portico.providers.task_call import StoredCall
 from portico.providers.task_wire import StoredPayload, result_of
 
 _ALLOWED = ("allowed", "answered_allow")
@@ -38,6 +39,13 @@ class StoredDelegation(Struct, kw_only=True, omit_defaults=True):
     """How many further delegations its requester leaves; None for any number."""
     worktree: str = ""
     """The id of the worktree in which an earlier task worked that this one continues."""
+    call: StoredCall | None = None
+    """The call that stored it, whose links its result passes; None in those of an older Portico."""
+
+
+def call_of(input: bytes) -> StoredCall | None:
+    """Return the call that stored a delegation."""
+    return msgspec.json.decode(input, type=StoredDelegation).call
 
 
 class AgentNote(Struct, omit_defaults=True):

@@ -1,7 +1,7 @@
 """Waits for a delegated task on behalf of a call: progress, questions to a person, its result."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from portico.model.errors import ToolError
 from portico.protocol.received_results import ReceivedToolResult
 from portico.protocol.result_fields import with_notes
 from portico.providers.task_answers import question_notes, settled_task
+from portico.providers.task_call import OwnTask
 from portico.providers.task_changes import task_changes
 from portico.providers.task_host import stored
 from portico.providers.task_wire import agent_of, reason_of, result_of
@@ -54,6 +55,23 @@ async def wait_for(
 
     latest = await settled_task(store, task, context, within_s, changed=report, or_question=False)
     return await _result(store, latest) if latest.is_finished else _state(latest)
+
+
+async def own_result(own: OwnTask, waiting: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+    """Return the result of the task as soon as its agent has one, before it is stored: it passes
+    the links of this call once. Otherwise return what waiting for the task returns."""
+    settled = asyncio.ensure_future(waiting)
+    waits: set[asyncio.Future[Any]] = {settled, own.result}
+    own.is_waiting = True
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not own.result.done():
+            return settled.result()
+        return typed(msgspec.json.decode(result_of(own.result.result())))
+    finally:
+        own.is_waiting = own.result.done()
+        settled.cancel()
+        await asyncio.wait({settled})  # a dialog is withdrawn before the call ends
 
 
 async def _result(store: "TaskStore", task: TaskRecord) -> ToolResult:

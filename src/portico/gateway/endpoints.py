@@ -224,12 +224,12 @@ class GatewayEndpoints:
         router = Router(self._registry, exposure, metatools, self._record_call)
         observe = observing(router.record)
         providers: list[Provider] = [router] if metatools is None else [router, metatools]
-        at = f"{'search' if searches else 'all'}:{group or ''}"
-        tasks = self._merged_tasks(exposure, self._in_folder(at))
+        at = self._in_folder(f"{'search' if searches else 'all'}:{group or ''}")
+        tasks = self._merged_tasks(exposure, at)
         if tasks is not None and metatools is not None:
             from portico.providers.task_tools import TaskTools
 
-            providers.append(TaskTools(self._tasks_host))
+            providers.append(TaskTools(self._tasks_host, at))
         first = [] if metatools is None else [metatools.unwrapping]
         router.order = self._registry.order_of(router, exposure)
         endpoint = ChainEndpoint(

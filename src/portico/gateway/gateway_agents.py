@@ -28,7 +28,9 @@ class GatewayAgents:
         from portico.delegate.agent_host import AgentHost
         from portico.delegate.delegate_runner import DelegateRunner
         from portico.delegate.delegate_tools import DelegateTools
+        from portico.delegate.stored_delegation import call_of
         from portico.delegate.worktree_folder import WorktreeFolders
+        from portico.providers.task_host import LinkedRunner
 
         self.host: AgentHost = AgentHost(config, lambda: quotas_in_folder(folder), folder)
         self.access: AgentAccess = AgentAccess(
@@ -39,7 +41,8 @@ class GatewayAgents:
             grant=self.access.grant,
             prepare=WorktreeFolders(folder).prepare,
         )
-        self.kind = tasks.add_kind("delegate", runner, self.host.slots.claimable)
+        linked = LinkedRunner(runner, lambda: tasks.host, call_of)
+        self.kind = tasks.add_kind("delegate", linked, self.host.slots.claimable)
         self._tools: DelegateTools = DelegateTools(
             self.host, lambda: tasks.host, self.kind, self.access.parent
         )

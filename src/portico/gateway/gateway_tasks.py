@@ -16,7 +16,7 @@ from portico.gateway.member import Member
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask
-from portico.model.types import Handler
+from portico.model.types import LinkedEndpoint
 from portico.providers.lazy_task_link import LazyTaskLink
 from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.providers.task_policy import declares_tasks
@@ -51,7 +51,7 @@ class TaskRegistry(TaskMembers, Protocol):
 
     @property
     def requires_tasks(self) -> bool:
-        """True if a tool of a member runs only as a task."""
+        """True if a tool of a member runs only as a task, or stores tasks."""
         ...
 
     def at(self, at: str) -> TaskMembers:
@@ -79,7 +79,7 @@ class GatewayTasks:
         from portico.providers.task_host import TaskHost
 
         host = TaskHost(self._make_worker(), self._scope)
-        host.calls.find = self._handler
+        host.calls.find = self._linked
         host.follow_remote(RemoteTaskRunner(self._relay, self._is_child))
         for kind, (runner, limit) in self._more.items():
             host.worker.register(kind, runner, limit)
@@ -143,11 +143,11 @@ class GatewayTasks:
         for endpoint in self._endpoints.values():
             endpoint.is_attentive = needed
 
-    def _handler(self, at: str) -> Handler | None:
+    def _linked(self, at: str) -> LinkedEndpoint | None:
         if at not in self._endpoints:
             self.find(at)
         endpoint = self._endpoints.get(at)
-        return None if endpoint is None else endpoint.handler
+        return None if endpoint is None else endpoint.behind
 
     def finish_task(self, server: str, folder: str) -> FinishTask:
         """Return the function that waits for tasks of a member that were not requested, as tasks at
@@ -194,6 +194,7 @@ class MergedTaskPolicy:
     """How the tools of all members support tasks, at an endpoint of several."""
 
     is_declared = True
+    shares_links = True
     names_servers = True
 
     def __init__(self, registry: TaskMembers, exposure: Exposure, *, explains: bool) -> None:
@@ -249,6 +250,7 @@ class MergedTaskPolicy:
 class MemberTaskPolicy:
     """How the tools of one member support tasks, at its own endpoint."""
 
+    shares_links = True
     names_servers = False
 
     def __init__(self, registry: TaskMembers, member: Member) -> None:

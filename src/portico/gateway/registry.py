@@ -642,9 +642,10 @@ class Registry:
 
     @property
     def requires_tasks(self) -> bool:
-        """True if a tool of a member runs only as a task, in any folder."""
+        """True if a tool of a member runs only as a task, in any folder, or stores tasks."""
         registries = (self, *self._folders.values())
-        return any(one.requires_tasks for every in registries for one in every.members.values())
+        every = [one for registry in registries for one in registry.members.values()]
+        return any(one.requires_tasks or one.delegates for one in every)
 
     def pending(self, servers: Iterable[str]) -> list[str]:
         """Return those servers whose tools were never listed."""

@@ -1,9 +1,13 @@
 """A call as a task: the task in which a handler runs, and the ways to become one."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from portico.model.context import Context
+    from portico.model.message import Request, Response
 
 
 class RunningTask(Protocol):
@@ -32,6 +36,13 @@ class RunningTask(Protocol):
 class Tasking(Protocol):
     """The way of a call to become a task, and its task once it is one."""
 
+    run_of: str
+    """The id of the task whose stored call is made; empty for the call of a client."""
+    is_submission: bool
+    """True if the call of a client was stored, and is made later."""
+    performs: bool
+    """True if `perform` must be called behind all links."""
+
     @property
     def task(self) -> RunningTask | None:
         """The task, if there is one by now."""
@@ -39,6 +50,16 @@ class Tasking(Protocol):
 
     async def begin(self) -> RunningTask | None:
         """Make the call a task; None if its client cannot have one."""
+        ...
+
+    def perform(
+        self,
+        next: "Callable[[Request, Context], Response | Awaitable[Response]]",
+        request: "Request",
+        context: "Context",
+    ) -> "Response | Awaitable[Response]":
+        """Return what the links get as the answer to the call: the result itself, also where a
+        server answers with a task."""
         ...
 
 

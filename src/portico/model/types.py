@@ -1,7 +1,7 @@
 """The signature of handlers, and the types that compose because of it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from portico.model.context import Context
 from portico.model.message import Request, Response
@@ -18,6 +18,18 @@ Link = Callable[[Handler], Handler]
 
 Report = Callable[[Request, BaseException], None]
 """Reports a failure in a request to the operator."""
+
+
+class LinkedEndpoint(NamedTuple):
+    """An endpoint behind its link of tasks: all links of the user, and its providers."""
+
+    handle: Handler
+    """Makes the call of a task, which the observers of the endpoint see."""
+    pass_links: Handler
+    """The same, unobserved: for a result that passes the links later than the answer."""
+    hides: Callable[[Request, Context], Awaitable[bool]] | None
+    """True if the tool of a call is hidden from clients; None if nothing is."""
+    has_links: bool
 
 
 class Endpoint(Protocol):

@@ -54,9 +54,13 @@ class CallNote(Struct, gc=False):
     name: str
     outcome: str
     took_s: float
+    task: str = ""
+    """The task that the call is, if it is one."""
+    is_counted: bool = True
+    """False for a call that was stored: it is counted when it is made."""
 
 
-class _CallLine(Struct):
+class _CallLine(Struct, kw_only=True, omit_defaults=True):
     """A call in the log of `wrap`."""
 
     time: str
@@ -67,6 +71,7 @@ class _CallLine(Struct):
     outcome: str
     ms: float
     arguments: str
+    task: str = ""
 
 
 class _GatewayCallLine(_CallLine, tag_field="kind", tag="call"):
@@ -138,6 +143,10 @@ class Journal:
             outcome(request, response),
             took_s,
         )
+        tasking = context.tasking
+        if tasking is not None:
+            call.task = tasking.run_of or ("" if tasking.task is None else tasking.task.id)
+            call.is_counted = not tasking.is_submission
         self._uncounted.append(call)
         if self._timer is None:
             self._arm(FLUSH_INTERVAL_S)
@@ -160,7 +169,8 @@ class Journal:
         """Count the new calls and queue them for writing."""
         calls, self._uncounted = self._uncounted, []
         for call in calls:
-            self._count(call)
+            if call.is_counted:
+                self._count(call)
             if self._path is not None:
                 self._note(call, len(call.params))
 
@@ -294,6 +304,7 @@ def _format_call(call: CallNote, line: type[_CallLine]) -> _CallLine:
         outcome=call.outcome,
         ms=int(call.took_s * 1e4 + 0.5) / 10,
         arguments=shape,
+        task=call.task,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from portico.model.context import Context
 from portico.model.message import Request
-from portico.model.types import Answer, Handler
+from portico.model.types import Answer, Handler, LinkedEndpoint
 
 if TYPE_CHECKING:
     from portico.providers.task_endpoint import TaskEndpoint
@@ -21,6 +21,8 @@ class LazyTaskLink:
         self._next: Handler | None = None
         self.is_attentive = False
         """True if calls may become tasks that their clients do not mention."""
+        self.behind: LinkedEndpoint | None = None
+        """The endpoint behind the link, which makes the calls of tasks."""
 
     def __call__(self, next: Handler) -> Handler:
         """Return the link in front of the next handler."""
@@ -41,12 +43,6 @@ class LazyTaskLink:
     def _handler(self) -> Handler:
         assert self._next is not None
         return self.endpoint(self._next)
-
-    @property
-    def handler(self) -> Handler:
-        """The chain behind the link, which makes the calls of tasks."""
-        assert self._next is not None
-        return self._next
 
     async def visible_tasks(
         self, ids: Sequence[str], request: Request, context: Context

@@ -1,70 +1,98 @@
-"""A running call that becomes a task: on request of its handler, or after a time."""
+"""A running call that becomes a task: on request of its handler or its server, or after a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from portico.model.context import Context, Peer
 from portico.model.errors import AskError, McpError
 from portico.model.message import Request, Response
-from portico.model.tasking import RunningTask
-from portico.model.types import Handler
+from portico.model.tasking import CreatedTask, RunningTask
+from portico.model.types import Answer, Handler
 from portico.protocol.codec import mcp_error_response
 from portico.providers.task_call import SUPPLIED, HandlerTask, TaskPeer, drive
+from portico.state.pending import Pending
 from portico.state.store_error import StoreError
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import TaskOutcome, Work
 
 _WITHDRAW_S = 1.0
 """How long a slow client may delay the withdrawal of its questions."""
-Adopt = Callable[[Callable[[Work], Awaitable[TaskOutcome]]], Awaitable[TaskRecord]]
-"""Stores a call that has begun as a task, which `run` finishes."""
-Conclude = Callable[[Work, Response], Awaitable[TaskOutcome]]
-"""Returns the outcome of a task from the response to its call."""
+Run = Callable[[Work], Awaitable[TaskOutcome]]
+Adopt = Callable[[Run], Awaitable[TaskRecord]]
 
 
 class PromotableCall:
-    """One call that may become a task while it runs."""
+    """One call that may become a task while it runs. A subclass stores it, and answers its
+    client."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        request: Request,
-        context: Context,
-        adopt: Adopt,
-        conclude: Conclude,
-    ) -> None:
-        """`conclude` turns the response into the outcome of the task."""
+    run_of = ""
+    is_submission = False
+
+    def __init__(self, handler: Handler, request: Request, context: Context) -> None:
+        self.performs = context.task_wish is not None
+        self.request = request
+        self.context = context
         self._handler = handler
-        self._request = request
-        self._context = context
-        self._adopt = adopt
-        self._conclude = conclude
         self._peer = _SwitchingPeer(context.peer)
         self._begun: asyncio.Future[RunningTask | None] | None = None
-        self._promoted: asyncio.Future[TaskRecord] = asyncio.get_running_loop().create_future()
-        self._call: asyncio.Future[Response] | None = None
+        self._promoted: asyncio.Future[TaskRecord] | None = None
+        self._answer: Answer | None = None
+        self._response: asyncio.Future[Response] | None = None
         self.task: RunningTask | None = None
         """The task, once the call is one."""
+        self.work: Work | None = None
+        self.record: TaskRecord | None = None
 
-    async def run(self, after_s: float | None) -> Response | TaskRecord:
-        """Return the response, or the task that the call has become; after this time it becomes
-        one by itself."""
-        self._context.peer = self._peer
-        self._context.tasking = self
-        call = self._call = asyncio.ensure_future(self._respond())
-        waiting: set[asyncio.Future[object]] = {call, self._promoted}  # type: ignore[arg-type]
+    async def adopt(self, run: Run) -> TaskRecord:
+        """Store the call as a task, which the function finishes."""
+        raise NotImplementedError
+
+    def answer(self, task: TaskRecord) -> Response:
+        """Return what the client gets once the call is a task."""
+        raise NotImplementedError
+
+    async def is_over(self, task: TaskRecord) -> bool:
+        """Wait, if the client waits for the result of its task; True if there is one."""
+        return False
+
+    async def follow(self, created: CreatedTask, response: Response) -> Response:
+        """Return the result of the task of its own with which a server answered."""
+        raise NotImplementedError
+
+    def outcome(self, response: Response) -> TaskOutcome:
+        """Return the outcome of the task from the answer of the links."""
+        raise NotImplementedError
+
+    def run(self, after_s: float | None) -> Answer:
+        """Make the call; after this time it becomes a task by itself."""
+        self.context.peer = self._peer
+        self.context.tasking = self
+        answer = self._answer = self._handler(self.request, self.context)
+        if type(answer) is Response:
+            return answer
+        if isinstance(answer, Pending) and after_s is not None:
+            return _PromotableAnswer(self, answer, after_s)
+        return self._awaited(answer, after_s)
+
+    async def _awaited(self, answer: Awaitable[Response], after_s: float | None) -> Response:
+        call = self._response = asyncio.ensure_future(_responded(answer, self.request))
+        promoted = self._promoted = asyncio.get_running_loop().create_future()
+        if self.record is not None:  # at once
+            promoted.set_result(self.record)
+        waiting: set[asyncio.Future[object]] = {call, promoted}  # type: ignore[arg-type]
         try:
             await asyncio.wait(waiting, timeout=after_s, return_when=asyncio.FIRST_COMPLETED)
-            if not call.done() and not self._promoted.done():
+            if not call.done() and not promoted.done():
                 await self.begin()
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if promoted.done() and await self.is_over(promoted.result()):
+                return await asyncio.shield(call)
         except asyncio.CancelledError:
-            if not self._promoted.done():
+            if self.record is None:
                 call.cancel()
             raise
-        if self._promoted.done():
-            return self._promoted.result()
-        return call.result()
+        return self.answer(promoted.result()) if promoted.done() else call.result()
 
     async def begin(self) -> RunningTask | None:
         """Make the call a task; None if no task can be stored, and the call continues."""
@@ -73,43 +101,109 @@ class PromotableCall:
         return await asyncio.shield(self._begun)
 
     async def _begin(self) -> RunningTask | None:
+        try:
+            await self.become(self.adopt)
+        except (TaskRefused, StoreError):
+            return None  # the client waits for the result, as it would without tasks
+        return self.task
+
+    async def become(self, adopt: Adopt) -> Work:
+        """Make the call a task that is stored in this way, unless it is one."""
+        if self.work is not None:
+            return self.work
         works: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
 
         def finish(work: Work) -> Awaitable[TaskOutcome]:
             works.set_result(work)  # now: the outcome may be cancelled before it begins
             return self._finish(work)
 
-        try:
-            task = await self._adopt(finish)
-        except (TaskRefused, StoreError):
-            return None  # the client waits for the result, as it would without tasks
-        work = await works
+        record = await adopt(finish)
+        work = self.work = await works
         await self._peer.switch(TaskPeer(work))
         SUPPLIED.open(work.id)
-        self.task = HandlerTask(work)
-        if not self._promoted.done():
-            self._promoted.set_result(task)
-        return self.task
+        self.task, self.record = HandlerTask(work), record
+        if self._promoted is not None and not self._promoted.done():
+            self._promoted.set_result(record)
+        return work
 
     async def _finish(self, work: Work) -> TaskOutcome:
-        """Finish the task with the response to the call."""
-        assert self._call is not None
-        request, context = self._request, self._context
+        """Finish the task with what the links return."""
+        request, context, call = self.request, self.context, self._eventual()
         try:
-            response = await drive(self._handler, request, context, work, self._call)
-            return await self._conclude(work, response)
+            response = await drive(self._handler, request, context, work, call)
+            return self.outcome(response)
         except asyncio.CancelledError:
-            self._call.cancel()
-            await asyncio.wait({self._call})
+            call.cancel()
+            if isinstance(self._answer, Pending):
+                self._answer.cancel()
+            await asyncio.wait({call})
             raise
         finally:
             SUPPLIED.close(work.id)
 
-    async def _respond(self) -> Response:
-        try:
-            return await self._handler(self._request, self._context)
-        except McpError as error:
-            return mcp_error_response(self._request.id, error)
+    def _eventual(self) -> "asyncio.Future[Response]":
+        """Return the answer of the links, as a future."""
+        if self._response is None:
+            arrived: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+            self._response = arrived
+            assert isinstance(self._answer, Pending)
+            self._answer.then(partial(_settle, arrived))
+        return self._response
+
+    def perform(self, next: Handler, request: Request, context: Context) -> Answer:
+        """Make the call of a server that may create a task: its result is the answer."""
+        return self._performed(next, request, context)
+
+    async def _performed(self, next: Handler, request: Request, context: Context) -> Response:
+        before = context.created
+        response = await next(request, context)
+        created = context.created
+        if created is None or created is before:
+            return response
+        return await self.follow(created, response)
+
+
+class _PromotableAnswer(Pending):
+    """The answer to a call that needs no coroutine: the result, or the task that it becomes."""
+
+    def __init__(self, call: PromotableCall, answer: Pending, after_s: float) -> None:
+        self._call = call
+        self._inner = answer
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._promote)
+        answer.then(self._settle)
+
+    def _settle(self, response: Response) -> None:
+        self._timer.cancel()
+        if self._call.record is None:
+            self.arrived(response)
+
+    def _promote(self) -> None:
+        beginning = asyncio.ensure_future(self._call.begin())
+        beginning.add_done_callback(self._begun)
+
+    def _begun(self, beginning: "asyncio.Task[RunningTask | None]") -> None:
+        record, has_failed = self._call.record, beginning.cancelled() or beginning.exception()
+        if record is not None and not has_failed and self.response is None:
+            self.arrived(self._call.answer(record))
+
+    def cancel(self) -> None:
+        """Drop the answer, and stop the call unless it is a task by now."""
+        self._timer.cancel()
+        super().cancel()
+        if self._call.record is None:
+            self._inner.cancel()
+
+
+def _settle(arrived: "asyncio.Future[Response]", response: Response) -> None:
+    if not arrived.done():
+        arrived.set_result(response)
+
+
+async def _responded(answer: Awaitable[Response], request: Request) -> Response:
+    try:
+        return await answer
+    except McpError as error:
+        return mcp_error_response(request.id, error)
 
 
 class _SwitchingPeer:
@@ -117,18 +211,22 @@ class _SwitchingPeer:
 
     def __init__(self, peer: Peer | None) -> None:
         self._peer = peer
+        self._is_switched = False
         self._asking: set[asyncio.Future[bytes]] = set()
         """The questions that are with the client."""
-        self._switched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._switched: asyncio.Future[None] | None = None
+        """Done once the call is a task; there while a question is with the client."""
 
     async def switch(self, peer: Peer) -> None:
         """Send everything to another peer from now on, also the questions that are open: they are
         withdrawn first."""
         self._peer = peer
+        self._is_switched = True
         withdrawn = tuple(self._asking)
         for asking in withdrawn:
             asking.cancel()
-        self._switched.set_result(None)
+        if self._switched is not None:
+            self._switched.set_result(None)
         if withdrawn:  # before the response: the client gets nothing after it
             await asyncio.wait(withdrawn, timeout=_WITHDRAW_S)
 
@@ -142,8 +240,10 @@ class _SwitchingPeer:
         that, from the task."""
         if self._peer is None:
             raise AskError("the client cannot receive questions now")
-        if self._switched.done():
+        if self._is_switched:
             return await self._peer.ask(method, params)
+        if self._switched is None:
+            self._switched = asyncio.get_running_loop().create_future()
         asking = asyncio.ensure_future(self._peer.ask(method, params))
         self._asking.add(asking)
         asking.add_done_callback(self._answered)

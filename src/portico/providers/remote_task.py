@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,17 +22,28 @@ from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.model.tasking import CreatedTask, TaskWish
+from portico.model.types import Answer, Handler
 from portico.model.version import LATEST_LEGACY, MODERN, Version, version_of
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
 from portico.protocol.tasks import with_tasks
-from portico.providers.task_call import CallRunner, StoredCall, TaskPeer, call_context, kept_call
-from portico.providers.task_wire import outcome_of
+from portico.providers.task_call import (
+    HandlerTask,
+    InTask,
+    StoredCall,
+    TaskPeer,
+    call_context,
+    kept_call,
+)
+from portico.providers.task_wire import late_response, outcome_of
 from portico.state.background import Background
 from portico.state.store_error import StoreError
 from portico.tasks.record import CANCELLED, INTERRUPTED, TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, LeaseLost, TaskOutcome, Work, failed_outcome
 from portico.upstream.attributed_questions import named_question
+
+if TYPE_CHECKING:
+    from portico.providers.task_host import TaskHost
 
 MAX_FOLLOW_S = 24 * 3600.0
 """How long a task is followed if its server does not limit it."""
@@ -156,8 +167,8 @@ class RemoteTaskRunner:
         self._is_child = is_child
         self._background = Background()
         self._questions = QuestionLimits()
-        self.calls: CallRunner | None = None
-        """Makes the calls of tasks that are resumed."""
+        self.host: TaskHost | None = None
+        """Makes the calls of tasks that are resumed, and passes results through the links."""
 
     def outlives(self, server: str) -> bool:
         """True if the tasks of a server outlive this process."""
@@ -183,7 +194,8 @@ class RemoteTaskRunner:
             words = f"the process of {remote.server} that ran the task ended before the task did"
             return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")
         left_s = since + remote.follow_s - time()
-        return await self._follow(remote, work, min(max(left_s, 0.0), remote.follow_s))
+        outcome = await self._follow(remote, work, min(max(left_s, 0.0), remote.follow_s))
+        return outcome if self.host is None else await self.host.passed(remote, outcome, work.task)
 
     async def follow(self, input: bytes, work: Work) -> TaskOutcome:
         """Follow the task that an input describes, which its server has created just now."""
@@ -199,25 +211,22 @@ class RemoteTaskRunner:
 
     async def _call_again(self, remote: RemoteTask, work: Work) -> TaskOutcome:
         """Make a call again, and follow the task that its server creates for it, if it does."""
-        assert self.calls is not None
+        assert self.host is not None
         work.is_pinned = True
         await work.annotate(encode(_Attempt(work.id)).decode())
         context = call_context(remote, work.task.principal)
         context.task_wish = TaskWish()
+        context.tasking = again = _CallAgain(self, remote, work)
         try:
-            response = await self.calls.make(remote, context, work)
+            response = await self.host.calls.make(remote, context, work)
         except asyncio.CancelledError:
-            if context.created is not None:  # just before the cancellation
-                created = context.created
-                new = remote.of(created.id, created.modern, created.ttl_s)
+            if context.created is not None and not again.is_following:  # just before it
+                new = again.remote_of(context.created)
                 self.abandon(encode(new), work.task.principal)
             raise
-        if context.created is None:
-            return outcome_of(response, modern=version_of(remote.version).modern)
-        created = context.created
-        attempt = _Attempt(work.id, time(), created.id, created.modern, created.ttl_s)
-        new = remote.of(created.id, created.modern, created.ttl_s)
-        return await self._follow(new, work, new.follow_s, attempt)
+        if again.ended is not None and again.ended.payload is None:
+            return again.ended
+        return outcome_of(response, modern=version_of(remote.version).modern, passed=remote.at)
 
     async def _follow(
         self, remote: RemoteTask, work: Work, left_s: float, attempt: _Attempt | None = None
@@ -238,6 +247,39 @@ class RemoteTaskRunner:
             raise
         finally:
             await following.close()
+
+
+class _CallAgain(InTask):
+    """The tasking of a call that is made again: the links get the result of the server's task."""
+
+    performs = True
+
+    def __init__(self, runner: RemoteTaskRunner, remote: RemoteTask, work: Work) -> None:
+        super().__init__(HandlerTask(work))
+        self._runner = runner
+        self._remote = remote
+        self._work = work
+        self.is_following = False
+        self.ended: TaskOutcome | None = None
+
+    def remote_of(self, created: CreatedTask) -> RemoteTask:
+        """Return the input of the task that follows the server's new one."""
+        return self._remote.of(created.id, created.modern, created.ttl_s)
+
+    def perform(self, next: Handler, request: Request, context: Context) -> Answer:
+        """Make the call, and follow the task that its server creates."""
+        return self._performed(next, request, context)
+
+    async def _performed(self, next: Handler, request: Request, context: Context) -> Response:
+        response = await next(request, context)
+        created = context.created
+        if created is None or self.is_following:
+            return response
+        self.is_following = True
+        new = self.remote_of(created)
+        attempt = _Attempt(self._work.id, time(), created.id, created.modern, created.ttl_s)
+        self.ended = await self._runner._follow(new, self._work, new.follow_s, attempt)
+        return late_response(request, self.ended, context.server_info)
 
 
 class _ServerTask:
@@ -370,12 +412,14 @@ class _Following:
 
     async def _advance(self, state: _State) -> TaskOutcome | None:
         """Act on the task's state; return the outcome if it has ended."""
-        if state.statusMessage and state.statusMessage != self._message:
+        # The words of a task that has ended are those of its result, which passes the links.
+        is_over = state.status in ("completed", "failed")
+        if state.statusMessage and state.statusMessage != self._message and not is_over:
             self._message = state.statusMessage
             await self._work.progress(state.statusMessage)
         if state.status == "cancelled":
             return TaskOutcome(CANCELLED, message=state.statusMessage or "cancelled by the server")
-        if state.status in ("completed", "failed"):
+        if is_over:
             return await self._ended(state)
         if state.status == "input_required":
             self._ask(state)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from portico.model.context import Context
 from portico.model.message import Request
-from portico.model.types import Provider
+from portico.model.types import LinkedEndpoint, Provider
 from portico.providers.functions import FunctionProvider
 from portico.providers.task_endpoint import TaskEndpoint
 from portico.providers.task_host import TaskHost
@@ -20,13 +20,12 @@ from portico.tasks.worker import TaskWorker
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
 
-_AT = ""
-
 
 class ServerTasks(TaskPolicy):
     """The tasks of one server, which all of its endpoints share."""
 
     names_servers = False
+    shares_links = False
 
     def __init__(
         self,
@@ -46,8 +45,14 @@ class ServerTasks(TaskPolicy):
         """The worker of the tasks, created when there is a first one."""
         self._worker = TaskWorker(self._open, report=report)
         host = TaskHost(self._worker, f"server:{self._name}")
-        host.calls.find = lambda _: self._endpoints[0].handler if self._endpoints else None
+        host.calls.find = self._endpoint
         return host
+
+    def _endpoint(self, at: str) -> LinkedEndpoint | None:
+        """Return the endpoint of this number; the first one for tasks of another program."""
+        number = int(at) if at.isdecimal() else 0
+        found = self._endpoints[number : number + 1] or self._endpoints[:1]
+        return found[0].behind if found else None
 
     def _open(self) -> "TaskStore":
         from portico.tasks.store import TaskStore, tasks_in_folder, tasks_in_memory
@@ -60,20 +65,20 @@ class ServerTasks(TaskPolicy):
 
     def link(self) -> TaskEndpoint:
         """Return the link for one endpoint."""
-        made = TaskEndpoint(lambda: self.host, _AT, self)
+        made = TaskEndpoint(lambda: self.host, str(len(self._endpoints)), self)
         self._endpoints.append(made)
         self.look()
         return made
 
     def look(self) -> None:
-        """Let the links see every call if a tool requires tasks."""
+        """Let the links see every call if a tool requires tasks, or stores them itself."""
         modes = [
             tool.mode
             for provider in self._providers
             if isinstance(provider, FunctionProvider)
             for tool in provider.tools.values()
         ]
-        needed = any(mode is not None and mode.is_required for mode in modes)
+        needed = any(mode is not None and mode.is_seen for mode in modes)
         for endpoint in self._endpoints:
             endpoint.is_attentive = needed
 

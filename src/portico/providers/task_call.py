@@ -14,7 +14,7 @@ from portico.model.errors import AskError, McpError
 from portico.model.message import Meta, Request, Response
 from portico.model.session import Session
 from portico.model.tasking import RunningTask
-from portico.model.types import Handler
+from portico.model.types import Answer, Handler, LinkedEndpoint
 from portico.model.version import version_of
 from portico.protocol.codec import encode, mcp_error_response, notification
 from portico.protocol.eras import is_input_required, members, modern_question
@@ -28,6 +28,7 @@ IDEMPOTENCY_KEY = "portico/idempotencyKey"
 MAX_ROUNDS = 20
 _PROGRESS = "notifications/progress"
 _ID = b'"task"'
+FindEndpoint = Callable[[str], LinkedEndpoint | None]
 
 
 class StoredCall(Struct, kw_only=True, omit_defaults=True):
@@ -151,31 +152,83 @@ class HandlerTask:
         return await SUPPLIED.wait(self.id)
 
 
-class InTask:
-    """The tasking of a call that is a task from its start."""
+class PlainTasking:
+    """The tasking of a call that its server answers with the result."""
 
-    def __init__(self, task: RunningTask) -> None:
-        self.task: RunningTask | None = task
-
-    async def begin(self) -> RunningTask | None:
-        """Return the task."""
-        return self.task
-
-
-class OwnTask:
-    """The tasking of a call whose handler stores its task itself."""
-
+    run_of = ""
+    is_submission = False
+    performs = False
     task: RunningTask | None = None
 
-    def __init__(self, is_wanted: bool) -> None:
+    async def begin(self) -> RunningTask | None:
+        """Return the task, if the call is one."""
+        return self.task
+
+    def perform(self, next: Handler, request: Request, context: Context) -> Answer:
+        """Make the call."""
+        return next(request, context)
+
+
+class InTask(PlainTasking):
+    """The tasking of a stored call: it is a task from its start."""
+
+    def __init__(self, task: RunningTask) -> None:
+        self.task = task
+        self.run_of = task.id
+
+
+class SubmittedCall(PlainTasking):
+    """The tasking of a call that was stored, and is made later."""
+
+    is_submission = True
+
+    def __init__(self, task: TaskRecord) -> None:
+        self.run_of = task.id
+
+
+class Replay(PlainTasking):
+    """The tasking of a call whose result is there: it passes the links, and nothing is called."""
+
+    performs = True
+
+    def __init__(self, response: Response, run_of: str) -> None:
+        self._response = response
+        self.run_of = run_of
+
+    def perform(self, next: Handler, request: Request, context: Context) -> Answer:
+        """Return the result as the answer to every call that a link makes."""
+        return replace(self._response, id=request.id)
+
+
+class OwnTask(PlainTasking):
+    """The tasking of a call whose handler stores its task itself, and may wait for its result."""
+
+    def __init__(self, is_wanted: bool, call: StoredCall) -> None:
         self.is_wanted = is_wanted
         """True if the client gets the task in place of the result."""
+        self.call = call
+        """The call as its client made it."""
         self.record: TaskRecord | None = None
         """The stored task."""
+        self.is_waiting = False
+        """True while the handler waits for the result."""
+        loop = asyncio.get_running_loop()
+        self.result: asyncio.Future[bytes] = loop.create_future()
+        """The result of the task, before any link; the handler returns it."""
+        self._answer: asyncio.Future[Response | None] = loop.create_future()
 
-    async def begin(self) -> RunningTask | None:
-        """Return None: the call is not the task."""
-        return None
+    async def hand_over(self, result: bytes) -> Response | None:
+        """Pass the result to the handler, and return what the links returned; None if the call
+        does not wait for it any more."""
+        if not self.is_waiting or self.result.done():
+            return None
+        self.result.set_result(result)
+        return await asyncio.shield(self._answer)
+
+    def end(self, response: Response | None) -> None:
+        """Accept the answer of the links, if there is one."""
+        if not self._answer.done():
+            self._answer.set_result(response if self.result.done() else None)
 
 
 class SuppliedResults:
@@ -253,9 +306,8 @@ class CallRunner:
     begins_itself = False
 
     def __init__(self) -> None:
-        self.handlers: dict[str, Handler] = {}
-        """By endpoint, the chain behind the tasks of that endpoint."""
-        self.find: Callable[[str], Handler | None] = self.handlers.get
+        self.find: FindEndpoint = lambda _: None
+        """Returns an endpoint by its name."""
         self.live: dict[str, Callable[[bytes], None]] = {}
         """By task, the function that sends progress to its legacy client."""
 
@@ -278,12 +330,12 @@ class CallRunner:
             response = await self.make(call, context, work)
         finally:
             SUPPLIED.close(work.id)
-        return outcome_of(response, modern=version_of(call.version).modern)
+        return outcome_of(response, modern=version_of(call.version).modern, passed=call.at)
 
     async def make(self, call: StoredCall, context: Context, work: Work) -> Response:
-        """Make a call at the endpoint that received it, with the key of its task. If the context
-        has a wish for a task, its server may create one."""
-        request = _request(call, work.task.idempotency_key)
+        """Make a call at the endpoint that received it, through all links, with the key of its
+        task. If the context has a wish for a task, its server may create one."""
+        request = call_request(call, work.task.idempotency_key)
         if context.task_wish is not None and not request.version.modern:
             request.params = encode({**members(request.params), "task": {}})
         token = request.meta.progress_token
@@ -291,18 +343,32 @@ class CallRunner:
         session = context.session
         assert session is not None
         try:
-            handler = self.find(call.at)
-            if handler is None:
+            endpoint = self.find(call.at)
+            if endpoint is None:
                 raise McpError(f"cannot call {call.name}: its endpoint does not exist any more")
-            answer = handler(request, context)
-            return await drive(handler, request, context, work, answer)
+            answer = endpoint.handle(request, context)
+            return await drive(endpoint.handle, request, context, work, answer)
         except McpError as error:
             return mcp_error_response(request.id, error)
         finally:
             session.end()
 
+    async def passed(
+        self, call: StoredCall, response: Response, task: TaskRecord, endpoint: LinkedEndpoint
+    ) -> Response:
+        """Return what the links of an endpoint return for a result that arrived later than the
+        answer to its call. They cannot ask: there is no client to answer."""
+        context = call_context(call, task.principal)
+        context.tasking = Replay(response, task.id)
+        assert context.session is not None
+        try:
+            return await endpoint.pass_links(call_request(call, task.idempotency_key), context)
+        finally:
+            context.session.end()
 
-def _request(call: StoredCall, key: str) -> Request:
+
+def call_request(call: StoredCall, key: str = "") -> Request:
+    """Return the request of a stored call, with the idempotency key of its task."""
     version = version_of(call.version)
     meta = members(members(bytes(call.params)).get("_meta", b""))
     token = bytes(meta.get("progressToken", b""))
@@ -311,7 +377,7 @@ def _request(call: StoredCall, key: str) -> Request:
     return Request(
         method="tools/call",
         id=_ID,
-        params=with_key(bytes(call.params), key),
+        params=with_key(bytes(call.params), key) if key else bytes(call.params),
         version=version,
         meta=Meta(capabilities, info, "", b"" if version.modern else token),
         name=call.name,

@@ -1,25 +1,24 @@
-"""The link in front of an endpoint's providers that makes calls tasks."""
+"""The link in front of the user's links that makes calls tasks."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from copy import copy
-from typing import NamedTuple
 
 from portico.model.context import Context
 from portico.model.errors import METHOD_NOT_FOUND, McpError
 from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask, TaskWish
-from portico.model.types import Answer, Handler
+from portico.model.types import Answer, Handler, LinkedEndpoint
 from portico.model.version import Version
 from portico.protocol.codec import encode, may_mention
 from portico.protocol.eras import members
-from portico.protocol.result_fields import identified, noted_result
 from portico.protocol.tasks import TASK, task_id
 from portico.providers import task_wire
-from portico.providers.promotion import PromotableCall
-from portico.providers.task_call import OwnTask, stored_call, with_key
+from portico.providers.client_call import ClientCall
+from portico.providers.promotion import Run
+from portico.providers.stored_results import StoredResults
+from portico.providers.task_call import OwnTask, SubmittedCall, kept_call, stored_call
 from portico.providers.task_changes import finished_task
 from portico.providers.task_host import FindTasks, stored
 from portico.providers.task_mode import NO_TASKS, TaskMode
@@ -37,16 +36,6 @@ _WAIT_S = 45.0
 Send = Callable[[bytes], Awaitable[None]]
 
 
-class _Sent(NamedTuple):
-    """A call that may become a task, as its client sent it: the chain changes the request."""
-
-    request: Request
-    key: str
-    """The idempotency key of its task."""
-    ttl_s: float | None
-    """How long its client requires the task to be kept."""
-
-
 class TaskEndpoint:
     """The tasks of the clients of one endpoint: its link, and the source of its notifications."""
 
@@ -61,22 +50,24 @@ class TaskEndpoint:
     ) -> None:
         """`at` names the endpoint among those of the application. `forwards` sends requests to the
         only server, whose own tasks pass unchanged, unless it `translates` between eras."""
-        self._host = host
-        self._at = at
-        self._policy = policy
-        self._forwards = forwards
+        self.host = host
+        self.at = at
+        self.policy = policy
+        self.forwards = forwards
         self._translates = translates
-        self._next: Handler = _not_ready
+        self.next: Handler = _not_ready
+        self.behind: LinkedEndpoint | None = None
         self.is_attentive = False
         """True if calls may become tasks that their clients do not mention."""
-        self._requests = TaskRequests(host)
-        self._creating: set[str] = set()
+        results = StoredResults(host, at, shares_links=policy.shares_links)
+        self._requests = TaskRequests(host, results)
+        self.creating: set[str] = set()
         """Tools whose servers have created tasks: a modern server does not declare them."""
 
     def __call__(self, next: Handler) -> Handler:
         """Return the link in front of the next handler."""
-        self._next = next
-        policy = self._policy
+        self.next = next
+        policy = self.policy
 
         def handle(request: Request, context: Context) -> Answer:
             if request.method == "tools/call":
@@ -85,11 +76,6 @@ class TaskEndpoint:
             return self._about(request, context)
 
         return handle
-
-    @property
-    def handler(self) -> Handler:
-        """The chain behind the link, which makes the calls of tasks."""
-        return self._next
 
     # Calls.
 
@@ -101,9 +87,9 @@ class TaskEndpoint:
         found = plan(self._facts(request, context, mode, budget_s, wish))
         match found.step:
             case Step.PLAIN:
-                if context.tasking is None and self._forwards is None:
+                if context.tasking is None and self.forwards is None:
                     _drop_task_field(request)
-                return self._next(request, context)
+                return self.next(request, context)
             case Step.LOOK_UP:
                 return self._call_when_known(request, context)
             case Step.REQUIRE:
@@ -145,24 +131,24 @@ class TaskEndpoint:
             tool=mode.support,
             is_required=mode.is_required,
             client=client,
-            is_bound=self._policy.is_declared and request.version >= _SINCE and not request.asked,
+            is_bound=self.policy.is_declared and request.version >= _SINCE and not request.asked,
             has_budget=budget_s is not None,
-            explains=wish is None and self._policy.explains(request),
+            explains=wish is None and self.policy.explains(request),
             passes=self._passes(request),
         )
 
     async def _call_when_known(self, request: Request, context: Context) -> Response:
         """Call a tool once its server's tools are known; no task if there is no such tool."""
-        policy = self._policy
+        policy = self.policy
         if not await policy.ready(request):
             _drop_task_field(request)
-            return await self._next(request, context)
+            return await self.next(request, context)
         mode = policy.mode(request) or NO_TASKS
         return await self._call(request, context, mode, policy.budget_s(request))
 
     def _wish(self, request: Request) -> TaskWish | None:
         """Return the client's wish for a task, or its ability to have one."""
-        if not self._policy.is_declared or request.version < _SINCE:
+        if not self.policy.is_declared or request.version < _SINCE:
             return None
         if request.version.modern:
             return TaskWish() if declares_tasks(request) else None
@@ -173,162 +159,91 @@ class TaskEndpoint:
 
     async def _submit(self, request: Request, context: Context, wish: TaskWish) -> Response:
         """Store a call, which a worker then makes."""
-        host, input = self._host(), stored_call(self._at, request, context)
+        host, input = self.host(), stored_call(self.at, request, context)
         submitted = host.worker.submit(
-            context.owner, host.call_kind, input, _ttl_s(wish), place=self._place(request)
+            context.owner, host.call_kind, input, _ttl_s(wish), place=self.place(request)
         )
         task = await stored(submitted)
-        return self._created(request, context, task)
+        context.tasking = SubmittedCall(task)
+        return self.created(request, context, task)
 
     async def _run_own(self, request: Request, context: Context, wish: TaskWish | None) -> Response:
-        """Make a call whose handler stores its task."""
-        context.tasking = own = OwnTask(is_wanted=wish is not None)
-        response = await self._next(request, context)
+        """Make a call whose handler stores its task, and may wait for it."""
+        call = kept_call(self.at, request, context)
+        context.tasking = own = OwnTask(wish is not None, call)
+        waiting = self.host().waiting
+        response: Response | None = None
+        try:
+            response = await self.next(request, context)
+        finally:
+            own.end(response)
+            if own.record is not None:
+                waiting.pop(own.record.id, None)
         if own.record is None or wish is None:
             return response
-        return self._created(request, context, own.record)
+        return self.created(request, context, own.record)
 
-    async def _run(
+    def _run(
         self,
         request: Request,
         context: Context,
         found: Plan,
         wish: TaskWish | None,
         budget_s: float | None,
-    ) -> Response:
+    ) -> Answer:
         """Make a call that its server, its handler or a timeout may make a task."""
         if not found.by_handler:
             context.task_wish = wish
-        # A modern client only allows a task, and most tools create none.
-        if found.by_server and (not request.version.modern or request.name in self._creating):
+        call = ClientCall(self, request, context, found, wish, budget_s)
+        if wish is None or (request.version.modern and request.name not in self.creating):
+            return call.start()  # it only allows a task, and most tools create none
+        return self._run_checked(call, found)
+
+    async def _run_checked(self, call: ClientCall, found: Plan) -> Response:
+        """Make a call that requires a place for its task."""
+        request, context = call.request, call.context
+        if found.by_server:
             await self._check_room(request, context)
-        sent = _sent(request, wish, has_key=found.step is Step.RUN)
-        if found.by_handler or found.by_time:
-            promotable = self._promotable(request, context, sent)
-            ended = await promotable.run(budget_s if found.by_time else None)
-            if isinstance(ended, TaskRecord):
-                if wish is None:
-                    return _explained(request, context, ended, budget_s or 0.0)
-                return self._created(request, context, ended)
-        else:
-            ended = await self._next(request, context)
-        if context.created is not None:
-            return await self._followed(request, context, ended, sent)
-        if wish is None or request.version.modern or ended.error or found.step is Step.FORWARD:
-            return ended
-        return await self._finished(request, context, ended, sent)
+        response = await call.start()
+        is_there = call.record is not None or found.step is Step.FORWARD
+        if is_there or request.version.modern or response.error:
+            return response
+        return await self._finished(call, response)
 
     async def _check_room(self, request: Request, context: Context) -> None:
         """Refuse a call that its server makes a task, if its client has too many there."""
-        await stored(self._host().worker.check_room(context.owner, self._place(request)))
+        await stored(self.host().worker.check_room(context.owner, self.place(request)))
 
-    def _place(self, request: Request) -> str:
+    def place(self, request: Request) -> str:
         """Return whose limits hold for the task of a call."""
-        return self._host().place(self._policy.called_server(request))
+        return self.host().place(self.policy.called_server(request))
 
     def _passes(self, request: Request) -> bool:
         """True if the tasks of the only server pass unchanged."""
-        return self._forwards is not None and not self._translates(request)
+        return self.forwards is not None and not self._translates(request)
 
-    async def _finished(
-        self, request: Request, context: Context, response: Response, sent: _Sent
-    ) -> Response:
+    async def _finished(self, call: ClientCall, response: Response) -> Response:
         """Store the result of a server that made no task: a legacy client that requested one must
         get one (2025-11-25, result retrieval)."""
-        host, input = self._host(), stored_call(self._at, sent.request, context)
 
         async def run(_: Work) -> TaskOutcome:
-            return task_wire.outcome_of(response, modern=False)
+            return task_wire.outcome_of(response, modern=False, passed=self.at)
 
-        adopted = host.worker.adopt(
-            context.owner,
-            host.call_kind,
-            input,
-            run,
-            sent.ttl_s,
-            place=self._place(sent.request),
-            key=sent.key,
-        )
-        return self._created(request, context, await stored(adopted))
+        return call.answer(await stored(call.adopt(run)))
 
-    def _promotable(self, request: Request, context: Context, sent: _Sent) -> PromotableCall:
-        host, input = self._host(), stored_call(self._at, sent.request, context)
-
-        async def adopt(run: Callable[[Work], Awaitable[TaskOutcome]]) -> TaskRecord:
-            return await host.worker.adopt(
-                context.owner,
-                host.call_kind,
-                input,
-                run,
-                sent.ttl_s,
-                place=self._place(sent.request),
-                key=sent.key,
-            )
-
-        async def conclude(work: Work, response: Response) -> TaskOutcome:
-            if context.created is None or host.remote is None:
-                return task_wire.outcome_of(response, modern=request.version.modern)
-            # The server made a task of its own since.
-            remote_input = self._remote_input(sent, context, context.created)
-            return await host.remote.follow(remote_input, work)
-
-        return PromotableCall(self._next, request, context, adopt, conclude)
-
-    def _remote_input(self, sent: _Sent, context: Context, created: CreatedTask) -> bytes:
-        """Return the input of the task that follows the one that a server has created."""
-        from portico.providers.remote_task import remote_input
-
-        server, names = self._policy.server_of(context), self._policy.names_servers
-        return remote_input(self._at, server, created, sent.request, context, names_servers=names)
-
-    async def _followed(
-        self, request: Request, context: Context, response: Response, sent: _Sent
-    ) -> Response:
-        """Store a task that a server has created, and follow it."""
-        created = context.created
-        assert created is not None
-        if self._forwards is not None and created.modern == request.version.modern:
-            return response  # the client follows it itself
-        host, task = self._host(), await self._adopted(context, created, sent)
-        token = request.meta.progress_token
-        created.tell = lambda params: host.calls.tell_progress(task.id, token, params)
-        return self._created(request, context, task)
-
-    async def _adopted(self, context: Context, created: CreatedTask, sent: _Sent) -> TaskRecord:
-        """Store a task that a server has created; if that fails, cancel it there."""
-        host, input = self._host(), self._remote_input(sent, context, created)
-        remote, server = host.remote, self._policy.server_of(context)
+    async def finish(self, request: Request, context: Context, created: CreatedTask) -> Response:
+        """Wait for a task with which a server answered a call that requested none, and return the
+        result of the call; cancelled, end the task."""
+        host, input = self.host(), self.remote_input(request, context, created)
+        remote, store = host.remote, host.worker.store
         assert remote is not None
 
         async def run(work: Work) -> TaskOutcome:
             return await remote.follow(input, work)
 
-        async def store() -> TaskRecord:
-            adopted = host.worker.adopt(
-                context.owner,
-                host.remote_kind,
-                input,
-                run,
-                _shorter(sent.ttl_s, created.ttl_s),
-                place=host.place(server),
-                key=sent.key,
-                is_repeatable=remote.outlives(server),
-            )
-            try:
-                return await stored(adopted)
-            except McpError:
-                remote.abandon(input, context.owner)
-                raise
-
-        self._creating.add(sent.request.name)
         # To the end, also if the client leaves: the server's task runs already.
-        return await asyncio.shield(asyncio.ensure_future(store()))
-
-    async def finish(self, request: Request, context: Context, created: CreatedTask) -> Response:
-        """Wait for a task with which a server answered a call that requested none, and return the
-        result of the call; cancelled, end the task."""
-        task = await self._adopted(context, created, _Sent(copy(request), new_key(), None))
-        store = self._host().worker.store
+        adopted = self.adopt_remote(input, context, created, run, created.ttl_s, new_key())
+        task = await asyncio.shield(asyncio.ensure_future(adopted))
         try:
             ended = await finished_task(
                 store, task.principal, task.id, MAX_TASK_S, or_question=False
@@ -340,28 +255,58 @@ class TaskEndpoint:
         if ended is None or not ended.is_finished:
             raise task_wire.unknown_task()  # it was removed meanwhile
         payload = await stored(store.result(ended))
-        return task_wire.plain_outcome(request, ended, payload, context.server_info)
+        outcome = TaskOutcome(ended.state, payload, ended.message)
+        return task_wire.late_response(request, outcome, context.server_info)
+
+    def remote_input(self, call: Request, context: Context, created: CreatedTask) -> bytes:
+        """Return the input of the task that follows the one that a server has created."""
+        from portico.providers.remote_task import remote_input
+
+        server, names = self.policy.server_of(context), self.policy.names_servers
+        return remote_input(self.at, server, created, call, context, names_servers=names)
+
+    async def adopt_remote(
+        self,
+        input: bytes,
+        context: Context,
+        created: CreatedTask,
+        run: Run,
+        ttl_s: float | None,
+        key: str,
+    ) -> TaskRecord:
+        """Store the task that follows a server's; if that fails, cancel it there."""
+        host, server = self.host(), self.policy.server_of(context)
+        remote = host.remote
+        assert remote is not None
+        adopted = host.worker.adopt(
+            context.owner,
+            host.remote_kind,
+            input,
+            run,
+            ttl_s,
+            place=host.place(server),
+            key=key,
+            is_repeatable=remote.outlives(server),
+        )
+        try:
+            return await stored(adopted)
+        except McpError:
+            remote.abandon(input, context.owner)
+            raise
 
     async def _run_required(self, request: Request, context: Context, budget_s: float) -> Response:
         """Call a tool that runs only as a task for a client without tasks: wait for its result, and
         after a while explain how to get it."""
         await self._check_room(request, context)
         context.task_wish = wish = TaskWish()
-        sent = _sent(request, wish, has_key=True)
+        found = Plan(Step.WAIT, by_server=True)
+        call = ClientCall(self, request, context, found, wish, budget_s)
         if not request.version.modern:
             request.params = encode({**members(request.params), "task": {}})
-        response = await self._next(request, context)
-        if context.created is None:
-            return response
-        task = await self._adopted(context, context.created, sent)
-        store = self._host().worker.store
-        ended = await finished_task(store, task.principal, task.id, budget_s)
-        if ended is None or not ended.is_finished:
-            return _explained(request, context, task, budget_s)
-        payload = await stored(store.result(ended))
-        return task_wire.plain_outcome(request, ended, payload, context.server_info)
+        return await call.start()
 
-    def _created(self, request: Request, context: Context, task: TaskRecord) -> Response:
+    def created(self, request: Request, context: Context, task: TaskRecord) -> Response:
+        """Return a new task to its client."""
         if context.session is not None and not request.version.modern:
             self._requests.tell_session(task, request, context.session)
         return task_wire.created_response(request, task, time.time(), context.server_info)
@@ -370,14 +315,14 @@ class TaskEndpoint:
 
     def _about(self, request: Request, context: Context) -> Answer:
         method = self._requests.method(request)
-        if method is None or not self._policy.is_declared or request.version < _SINCE:
-            if self._forwards is None:
+        if method is None or not self.policy.is_declared or request.version < _SINCE:
+            if self.forwards is None:
                 return self._about_when_known(method, request, context)
-            return self._next(request, context)
-        if self._forwards is None or self._translates(request):
+            return self.next(request, context)
+        if self.forwards is None or self._translates(request):
             return method(self._requests, request, context)
         if not task_id(request.params).startswith(ID_PREFIX):
-            return self._next(request, context)
+            return self.next(request, context)
         return self._ours_or_theirs(method, request, context)
 
     async def _about_when_known(
@@ -386,7 +331,7 @@ class TaskEndpoint:
         """Answer once it is known whether the server has tasks. It never gets the request: it would
         answer for the tasks of all its clients."""
         can_have_tasks = method is not None and request.version >= _SINCE
-        if can_have_tasks and await self._policy.ready(request) and self._policy.is_declared:
+        if can_have_tasks and await self.policy.ready(request) and self.policy.is_declared:
             assert method is not None
             return await method(self._requests, request, context)
         raise McpError(f"method not found: {request.method[:200]}", METHOD_NOT_FOUND)
@@ -395,21 +340,21 @@ class TaskEndpoint:
         self, method: TaskMethod, request: Request, context: Context
     ) -> Response:
         """Answer for a task of ours; the server may be a Portico too, with ids of the same form."""
-        if await self._requests.visible([task_id(request.params)], context):
+        if await self._requests.visible([task_id(request.params)], request, context):
             return await method(self._requests, request, context)
-        return await self._next(request, context)
+        return await self.next(request, context)
 
     async def visible_tasks(
         self, ids: Sequence[str], request: Request, context: Context
     ) -> list[str]:
         """Return those of the tasks that a listener can follow; raises McpError."""
-        if not self._policy.is_declared:
+        if not self.policy.is_declared:
             return []
         if not declares_tasks(request):
             raise task_wire.missing_extension()
-        if self._forwards is not None:
+        if self.forwards is not None:
             return list(ids)  # unknown ones have no notifications
-        return await self._requests.visible(ids, context)
+        return await self._requests.visible(ids, request, context)
 
     @asynccontextmanager
     async def following(
@@ -417,16 +362,16 @@ class TaskEndpoint:
     ) -> AsyncGenerator[None, None]:
         """Send a listener the params of a notification for every state of these tasks."""
         mine = [id for id in ids if id.startswith(ID_PREFIX)]
-        ours = await self._requests.visible(mine, context) if mine else []
+        ours = await self._requests.visible(mine, request, context) if mine else []
         others = [id for id in ids if id not in ours]
         async with AsyncExitStack() as stack:
             if ours:
                 following = self._requests.following(ours, context, send)
                 await stack.enter_async_context(following)
-            if others and self._forwards is not None:
+            if others and self.forwards is not None:
                 from portico.providers.task_listening import listening
 
-                listened = listening(self._forwards, others, request, send)
+                listened = listening(self.forwards, others, request, send)
                 await stack.enter_async_context(listened)
             yield
 
@@ -435,23 +380,8 @@ class TaskEndpoint:
         await self._requests.close()
 
 
-def _sent(request: Request, wish: TaskWish | None, *, has_key: bool) -> _Sent:
-    """Return a call as it is now, and give it an idempotency key."""
-    sent = _Sent(copy(request), new_key(), None if wish is None else _ttl_s(wish))
-    if has_key:
-        request.params = with_key(request.params, sent.key)
-    return sent
-
-
 def _ttl_s(wish: TaskWish) -> float | None:
     return None if wish.ttl_ms is None else wish.ttl_ms / 1000
-
-
-def _shorter(first: float | None, second: float | None) -> float | None:
-    """Return the shorter of two times; None sets no limit."""
-    if first is None or second is None:
-        return second if first is None else first
-    return min(first, second)
 
 
 def _drop_task_field(request: Request) -> None:
@@ -460,20 +390,6 @@ def _drop_task_field(request: Request) -> None:
         fields = members(request.params)
         if fields.pop("task", None) is not None:
             request.params = encode(fields)
-
-
-def _explained(request: Request, context: Context, task: TaskRecord, after_s: float) -> Response:
-    """Return notes that explain how a client without tasks gets the result later."""
-    notes = [
-        f"{request.name} is still running after {after_s:g} s. It continues as task {task.id}.",
-        f'Call task_status with {{"task_id": "{task.id}", "wait_s": 50}} for its result.',
-    ]
-    result = noted_result([], {"task_id": task.id, "status": task.word}, notes)
-    if request.version < Version.V2025_06_18:
-        result.pop("structuredContent")
-    if request.version.modern:
-        result = identified(result, context.server_info)
-    return Response(id=request.id, result=encode(result))
 
 
 def _not_ready(request: Request, context: Context) -> Answer:

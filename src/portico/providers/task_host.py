@@ -4,10 +4,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from portico.model.errors import INTERNAL_ERROR, McpError
-from portico.providers.task_call import CallRunner
+from portico.model.version import version_of
+from portico.providers.task_call import CallRunner, OwnTask, StoredCall, call_request
+from portico.providers.task_wire import late_response, outcome_of
 from portico.state.store_error import StoreError
-from portico.tasks.record import TaskRefused
+from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import Runner, TaskOutcome, Work
 from portico.tasks.worker import TaskWorker
 
@@ -19,8 +23,8 @@ FindTasks = Callable[[], "TaskHost"]
 class RemoteRunner(Runner, Protocol):
     """Follows the tasks of servers."""
 
-    calls: CallRunner | None
-    """Makes the calls of tasks that are resumed."""
+    host: "TaskHost | None"
+    """Makes the calls of tasks that are resumed, and passes results through the links."""
 
     def outlives(self, server: str) -> bool:
         """True if the tasks of a server outlive this process."""
@@ -48,18 +52,55 @@ class TaskHost:
         self.remote_kind = f"remote@{scope}"
         """The kind of tasks that follow a server's own task."""
         self.remote: RemoteRunner | None = None
+        self.waiting: dict[str, OwnTask] = {}
+        """By task, the calls that wait for the results of tasks that their handlers stored."""
         worker.register(self.call_kind, self.calls)
 
     def follow_remote(self, runner: RemoteRunner) -> None:
         """Follow the tasks of servers with this runner."""
         self.remote = runner
-        runner.calls = self.calls
+        runner.host = self
         # A task that is only followed takes no place of those that run here.
         self.worker.register(self.remote_kind, runner, lambda: sys.maxsize)
 
     def place(self, name: str) -> str:
         """Return where a server or an agent does its tasks: each has limits of its own."""
         return f"{name}@{self._scope}" if name else ""
+
+    async def passed(self, call: StoredCall, outcome: TaskOutcome, task: TaskRecord) -> TaskOutcome:
+        """Return the outcome of a task after its result has passed the links before its call."""
+        endpoint = self.calls.find(call.at)
+        if outcome.payload is None or endpoint is None or not endpoint.has_links:
+            return outcome
+        waiting = self.waiting.get(task.id)
+        response = None if waiting is None else await waiting.hand_over(outcome.payload)
+        if response is None:
+            arrived = late_response(call_request(call), outcome, b"")
+            response = await self.calls.passed(call, arrived, task, endpoint)
+        modern = version_of(call.version).modern
+        passed = outcome_of(response, modern=modern, passed=call.at)
+        says = passed.message if passed.is_error or response.error else outcome.message
+        return replace(passed, message=says, usage=outcome.usage)
+
+
+class LinkedRunner:
+    """A runner whose results pass the links before the call that stored the task."""
+
+    def __init__(
+        self, runner: Runner, host: FindTasks, call_of: Callable[[bytes], StoredCall | None]
+    ) -> None:
+        """`call_of` returns the call in the input of a task."""
+        self._runner = runner
+        self._host = host
+        self._call_of = call_of
+        self.is_repeatable = runner.is_repeatable
+        self.begins_itself = runner.begins_itself
+
+    async def run(self, work: Work) -> TaskOutcome:
+        """Do the work."""
+        outcome = await self._runner.run(work)
+        call = self._call_of(work.input)
+        return outcome if call is None else await self._host().passed(call, outcome, work.task)
 
 
 async def stored(operation: Awaitable[T]) -> T:

@@ -14,7 +14,7 @@ OWN = "own"
 
 
 class TaskSupport(Enum):
-    """What makes the calls of a tool tasks."""
+    """The way in which calls of a tool become tasks."""
 
     NONE = "none"
     UNKNOWN = "unknown"
@@ -35,6 +35,11 @@ class TaskMode(Struct, frozen=True):
     support: TaskSupport = TaskSupport.START
     is_required: bool = False
     """True if it runs only as a task."""
+
+    @property
+    def is_seen(self) -> bool:
+        """True if the link must see its calls also where clients do not mention tasks."""
+        return self.is_required or self.support is TaskSupport.OWN
 
 
 NO_TASKS = TaskMode(TaskSupport.NONE)

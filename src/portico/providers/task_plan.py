@@ -1,4 +1,4 @@
-"""What the link of tasks does with a call: a table over the facts about it.
+"""The table by which the link of tasks decides about a call.
 
 The first row that matches decides; a dash matches everything.
 
@@ -30,7 +30,7 @@ from portico.providers.task_mode import TaskSupport
 
 
 class TaskClient(Enum):
-    """What a client has declared about tasks in a call."""
+    """The support for tasks that a client has declared in a call."""
 
     WITHOUT = "without"
     ABLE = "able"
@@ -40,7 +40,7 @@ class TaskClient(Enum):
 
 
 class Step(Enum):
-    """What the link does with a call."""
+    """The treatment of a call."""
 
     PLAIN = "plain"
     """Make a plain call."""
@@ -59,7 +59,7 @@ class Step(Enum):
     SUBMIT = "submit"
     """Store the call, which a worker then makes."""
     RUN = "run"
-    """Make a call that becomes a task if its server, its handler or a time says so."""
+    """Make a call that its server, its handler or a time may make a task."""
 
 
 class Facts(NamedTuple):
@@ -82,7 +82,7 @@ class Facts(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to do with a call, and what makes it a task."""
+    """The treatment of a call, and all that may make it a task."""
 
     step: Step
     by_server: bool = False

@@ -18,6 +18,11 @@ class TaskPolicy(Protocol):
         """True if the endpoint declares tasks to clients."""
         ...
 
+    @property
+    def shares_links(self) -> bool:
+        """True if all endpoints of the application are behind the same links."""
+        return True
+
     def mode(self, request: Request) -> TaskMode | None:
         """Return how the called tool supports tasks; None if it does not."""
         ...

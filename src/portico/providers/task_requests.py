@@ -22,6 +22,7 @@ from portico.protocol.eras import (
 from portico.protocol.result_fields import identified
 from portico.providers import task_wire
 from portico.providers.rounds import check_answer
+from portico.providers.stored_results import StoredResults
 from portico.providers.task_call import context_capabilities
 from portico.providers.task_changes import task_changes
 from portico.providers.task_host import FindTasks, stored
@@ -38,8 +39,9 @@ TaskMethod = Callable[["TaskRequests", Request, Context], Awaitable[Response]]
 class TaskRequests:
     """The requests of an endpoint's clients about their tasks."""
 
-    def __init__(self, host: FindTasks) -> None:
+    def __init__(self, host: FindTasks, results: StoredResults) -> None:
         self._host = host
+        self._results = results
         self._background = Background()
 
     def method(self, request: Request) -> TaskMethod | None:
@@ -51,8 +53,7 @@ class TaskRequests:
             raise task_wire.missing_extension()
         host = self._host()
         host.worker.start()  # a task of an earlier process may wait to be continued
-        id = task_wire.requested_id(request)
-        task = await stored(host.worker.store.get(context.owner, id))
+        task = await self._results.get(task_wire.requested_id(request), request, context)
         if task is None:
             raise task_wire.unknown_task()
         return task
@@ -65,8 +66,8 @@ class TaskRequests:
         return Response(id=request.id, result=encode(fields))
 
     async def _detailed(self, task: TaskRecord) -> dict[str, Any]:
-        store = self._host().worker.store
-        payload = await stored(store.result(task)) if task.is_finished else None
+        payload = await self._results.result(task) if task.is_finished else None
+        task = await self._results.told(task)
         return task_wire.detailed_fields(task, payload, time.time())
 
     async def _update(self, request: Request, context: Context) -> Response:
@@ -116,7 +117,8 @@ class TaskRequests:
         if page is None:
             raise InvalidParams("unknown cursor: list from the start")
         now = time.time()
-        tasks = [task_wire.task_fields(task, now, modern=False) for task in page.tasks]
+        shown = [await self._results.shown(task, request, context) for task in page.tasks]
+        tasks = [task_wire.task_fields(one, now, modern=False) for one in shown if one is not None]
         result: dict[str, Any] = {"tasks": tasks}
         if page.cursor is not None:
             result["nextCursor"] = page.cursor
@@ -138,7 +140,7 @@ class TaskRequests:
             await asking.close()
         if not task.is_finished:
             raise task_wire.unknown_task()  # it has expired meanwhile
-        return task_wire.legacy_outcome(request, task, await stored(store.result(task)))
+        return task_wire.legacy_outcome(request, task, await self._results.result(task))
 
     async def _ask(
         self, task: TaskRecord, question: TaskQuestion, request: Request, context: Context
@@ -164,10 +166,9 @@ class TaskRequests:
 
     # Listeners.
 
-    async def visible(self, ids: Sequence[str], context: Context) -> list[str]:
+    async def visible(self, ids: Sequence[str], request: Request, context: Context) -> list[str]:
         """Return those of the tasks that this client can follow."""
-        store = self._host().worker.store
-        found = [await stored(store.get(context.owner, id)) for id in ids]
+        found = [await self._results.get(id, request, context) for id in ids]
         return [task.id for task in found if task is not None]
 
     @contextlib.asynccontextmanager

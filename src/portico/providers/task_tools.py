@@ -24,6 +24,7 @@ from portico.providers.rounds import (
     Suspended,
     check_answer,
 )
+from portico.providers.stored_results import StoredResults
 from portico.providers.task_answers import (
     question_notes,
     question_text,
@@ -78,9 +79,11 @@ class TaskTools:
 
     name = "task-tools"
 
-    def __init__(self, host: FindTasks, *, is_listed: bool = False) -> None:
-        """`is_listed` offers the tools; a gateway lists them itself, where tasks can exist."""
+    def __init__(self, host: FindTasks, at: str | None = None, *, is_listed: bool = False) -> None:
+        """`at` is the endpoint of the tools, if it is known. `is_listed` offers them; a gateway
+        lists them itself, where tasks can exist."""
         self._host = host
+        self._results = StoredResults(host, at)
         self._is_listed = is_listed
         self._rounds = Rounds(os.urandom(KEY_SIZE))
         self._tools: dict[str, _Tool] = {
@@ -152,7 +155,7 @@ class TaskTools:
         host = self._host()
         host.worker.start()
         task = await stored(host.worker.store.find(context.owner, id))
-        if task is None:
+        if task is None or await self._is_hidden(task, context):
             raise ToolError(f"there is no task {id[:80]!r}; list_tasks shows those that exist")
         return task
 
@@ -172,12 +175,12 @@ class TaskTools:
 
     async def _shown(self, task: TaskRecord) -> Result:
         if task.state is COMPLETED:
-            payload = await stored(self._host().worker.store.result(task))
+            payload = await self._results.result(task)
             result: Result = msgspec.json.decode(result_of(payload) or b'{"content":[]}')
             meta = result.get("_meta") or {}
             return {**result, "_meta": {**meta, TASK_KEY: await self._summary(task)}}
         if task.is_finished:
-            payload = await stored(self._host().worker.store.result(task))
+            payload = await self._results.result(task)
             error = msgspec.json.decode(error_of(task, payload))
             notes = [str(error.get("message", ""))]
             if task.state is INTERRUPTED:
@@ -206,16 +209,25 @@ class TaskTools:
         page = await stored(self._host().worker.store.page(context.owner, _PAGE))
         newest = [] if page is None else page.tasks
         tasks = (await stored(self._host().worker.store.with_nested(newest)))[:_MAX_LISTED]
-        found = [(depth, await self._summary(task)) for depth, task in tasks]
+        found = [
+            (depth, await self._summary(task))
+            for depth, task in tasks
+            if not await self._is_hidden(task, context)
+        ]
         texts = ["\n".join("  " * depth + _line(task) for depth, task in found)] if found else []
         data = {"tasks": [task for _, task in found]}
         return noted_result(texts, data, [] if found else ["there are no tasks"])
+
+    async def _is_hidden(self, task: TaskRecord, context: Context) -> bool:
+        assert context.request is not None
+        return await self._results.is_hidden(task, context.request, context)
 
     async def _told(self, task: TaskRecord, notes: Sequence[str] = ()) -> Result:
         summary = await self._summary(task)
         return noted_result([_line(summary)], summary, notes)
 
     async def _summary(self, task: TaskRecord) -> Result:
+        task = await self._results.told(task)
         age = max(0, round(time.time() - task.created_at))
         found: Result = {"task_id": task.id, "status": task.word, "age_s": age}
         tool = tool_in(await stored(self._host().worker.store.input(task)))

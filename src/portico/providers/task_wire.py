@@ -39,6 +39,9 @@ class StoredPayload(Struct, omit_defaults=True):
     modern: bool = False
     result: Raw = NO_RAW
     error: Raw = NO_RAW
+    passed: str | None = None
+    """The endpoint whose links it has passed; None for one of an older Portico, which passes them
+    when it is read."""
 
 
 class _Called(Struct):
@@ -160,7 +163,7 @@ def legacy_outcome(request: Request, task: TaskRecord, payload: bytes | None) ->
     """Return the response to `tasks/result` of a finished task."""
     if task.state is not COMPLETED:
         return _error_response(request, task, payload)
-    stored = _stored(payload)
+    stored = stored_payload(payload)
     result = bytes(stored.result) or b'{"content":[]}'
     fields = members(legacy_result(result) if stored.modern else result)
     meta = members(fields.get("_meta", b""))
@@ -168,12 +171,8 @@ def legacy_outcome(request: Request, task: TaskRecord, payload: bytes | None) ->
     return Response(id=request.id, result=encode({**fields, "_meta": meta}))
 
 
-def plain_outcome(
-    request: Request, task: TaskRecord, payload: bytes | None, info: bytes
-) -> Response:
-    """Return a finished task as the response to the call that created it."""
-    if task.state is not COMPLETED:
-        return _error_response(request, task, payload)
+def plain_result(request: Request, payload: bytes | None, info: bytes) -> Response:
+    """Return the result of a completed task as the response to the call that created it."""
     if not request.version.modern:
         return Response(id=request.id, result=result_of(payload) or b'{"content":[]}')
     found: dict[str, Any] = dict(members(_modern_payload(payload)))
@@ -183,13 +182,17 @@ def plain_outcome(
 
 def _error_response(request: Request, task: TaskRecord, payload: bytes | None) -> Response:
     error = error_of(task, payload)
+    return Response(id=request.id, error=error, code=_code_of(error))
+
+
+def _code_of(error: bytes) -> int:
     code = msgspec.json.decode(error).get("code", INTERNAL_ERROR)
-    return Response(id=request.id, error=error, code=code)
+    return code if isinstance(code, int) else INTERNAL_ERROR
 
 
 def error_of(task: TaskRecord, payload: bytes | None) -> bytes:
     """Return the JSON-RPC error of a task that has no result."""
-    error = bytes(_stored(payload).error)
+    error = bytes(stored_payload(payload).error)
     if error:
         return error
     kind = "interrupted" if task.state is INTERRUPTED else str(task.state)
@@ -205,22 +208,36 @@ def reason_of(task: TaskRecord, payload: bytes | None) -> str:
 
 def result_of(payload: bytes | None) -> bytes:
     """Return the result of a completed task as a legacy tool result."""
-    stored = _stored(payload)
+    stored = stored_payload(payload)
     result = bytes(stored.result)
     return legacy_result(result) if stored.modern and result else result
 
 
-def outcome_of(response: Response, *, modern: bool) -> TaskOutcome:
-    """Return the outcome of a task from the response to its call."""
+def outcome_of(response: Response, *, modern: bool, passed: str | None = None) -> TaskOutcome:
+    """Return the outcome of a task from the response to its call, which has `passed` the links of
+    an endpoint."""
     if response.error:
-        stored = StoredPayload(modern=modern, error=Raw(response.error))
+        stored = StoredPayload(modern=modern, error=Raw(response.error), passed=passed)
         message = msgspec.json.decode(response.error).get("message", "")
         return TaskOutcome(FAILED, encode(stored), str(message))
     fields = members(response.result)
-    payload = encode(StoredPayload(modern=modern, result=Raw(_without_info(response.result))))
+    result = Raw(_without_info(response.result))
+    payload = encode(StoredPayload(modern=modern, result=result, passed=passed))
     is_error = bytes(fields.get("isError", b"")) == b"true"
     message = _first_text(bytes(fields.get("content", b"[]"))) if is_error else ""
     return TaskOutcome(COMPLETED, payload, message, is_error=is_error)
+
+
+def late_response(request: Request, outcome: TaskOutcome, info: bytes) -> Response:
+    """Return the outcome of a server's task as the response to the call that created it."""
+    stored = stored_payload(outcome.payload)
+    if outcome.state is COMPLETED:
+        return plain_result(request, outcome.payload, info)
+    kind = "cancelled" if outcome.state is CANCELLED else "interrupted"
+    words = outcome.message or f"the task is {outcome.state}"
+    error = {"code": INTERNAL_ERROR, "message": words, "data": {"kind": kind}}
+    raw = bytes(stored.error) or encode(error)
+    return Response(id=request.id, error=raw, code=_code_of(raw))
 
 
 def related(params: bytes, id: str) -> bytes:
@@ -240,12 +257,13 @@ def tool_in(input: bytes | None) -> str:
 _decode_stored = msgspec.json.Decoder(StoredPayload).decode
 
 
-def _stored(payload: bytes | None) -> StoredPayload:
+def stored_payload(payload: bytes | None) -> StoredPayload:
+    """Return what is stored as the result of a task."""
     return _decode_stored(payload) if payload else StoredPayload()
 
 
 def _modern_payload(payload: bytes | None) -> bytes:
-    stored = _stored(payload)
+    stored = stored_payload(payload)
     result = bytes(stored.result) or b'{"content":[]}'
     return result if stored.modern else modern_result(_TOOLS_CALL, result, b"")
 

@@ -79,7 +79,7 @@ class WrapTasks(TaskPolicy):
             finished=lambda task: self._record(task, task.word),
         )
         host = TaskHost(self._worker, self._scope)
-        host.calls.find = lambda _: self.link.handler
+        host.calls.find = lambda _: self.link.behind
         upstream = self._upstream
         host.follow_remote(
             RemoteTaskRunner(lambda _: upstream.relay, lambda _: upstream.policy.is_process)
