@@ -20,6 +20,7 @@ from bench.web import ID, Post
 from bench.workload import CATALOG, ROOT, TEXT, WrongAnswer, encode, tool_request
 
 SERVERS, TOOLS = 20, 6000
+BUDGET = "[gateway]\nsync_budget_s = 45\n"
 EXECUTE, SEARCH = "execute_tool", "search_tools"
 _ECHO = workload.tools(1)
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -96,6 +97,8 @@ class Fleet:
                 arguments.append(str(delays_s[name]))
             entries.append(_entry(name, arguments, self._root))
         self._config.write_text("\n".join(entries), encoding="utf-8")
+        self._budgeted = workspace.path / "budgeted.toml"
+        self._budgeted.write_text("\n".join((BUDGET, *entries)), encoding="utf-8")
 
     def contender(self, name: str, *options: str, asked: Asked = Asked.LEGACY) -> Contender:
         """`portico serve` over stdio: the gateway itself, without a window before it."""
@@ -106,10 +109,17 @@ class Fleet:
         return self.program(name, (PYTHON, "-m", "portico", "serve"), *options, asked=asked)
 
     def program(
-        self, name: str, argv: Sequence[str], *options: str, asked: Asked = Asked.LEGACY
+        self,
+        name: str,
+        argv: Sequence[str],
+        *options: str,
+        asked: Asked = Asked.LEGACY,
+        budgeted: bool = False,
     ) -> Contender:
-        """The same, when this program takes the words of `portico serve`."""
-        serve = (*argv, "--config", str(self._config), *options)
+        """The same, when this program takes the words of `portico serve`; `budgeted` if calls
+        become tasks after a time."""
+        config = self._budgeted if budgeted else self._config
+        serve = (*argv, "--config", str(config), *options)
         return Contender(name, serve, asked=asked, invokes=EXECUTE)
 
     def web_contender(self, name: str, asked: Asked) -> Contender:

@@ -8,13 +8,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.docs.pages import section
-from tests.support.walks import Walk, executing, executing_wrongly, library, listing
+from tests.support.walks import Walk, budgeted, executing, executing_wrongly, library, listing
 
 Measure = Callable[[Path], Walk]
 
 LIMITS = [
     (listing, 10, 17),
     (executing, 25, 66),
+    (budgeted, 32, 86),
     (executing_wrongly, 29, 112),
     (library, 13, 41),
 ]

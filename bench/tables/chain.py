@@ -19,12 +19,13 @@ HEADING = "Links and members"
 
 _FLOOR, _RUN, _WRAP, _SERVE = STDIO_FLOOR.name, "run", "wrap", "serve, execute_tool"
 _MEMBER = f"{_SERVE} of a member"
+_BUDGETED = f"{_SERVE}, sync_budget_s set"
 _WITHOUT, _WITH, _AWAITING = "", ", a link", ", an async link"
 _LINKS = {_WITHOUT: "0", _WITH: "1", _AWAITING: ASYNC}
 _CALL, _LIST = "call", "list"
 _DOORS = (_RUN, _WRAP, _SERVE)
 _LAPS = 6
-_LINK_US, _MEMBER_US, _FLOOR_US = 5, 25, 35
+_LINK_US, _MEMBER_US, _BUDGETED_US, _FLOOR_US = 5, 25, 15, 35
 _ASYNC_US = {_RUN: 10, _WRAP: 60, _SERVE: 60}
 _ECHO = 1.9
 """Here, where the floor is as fresh as what it is compared with: see `price_of_reading`."""
@@ -35,9 +36,10 @@ _ABOUT = (
     "The link is a plain function that passes everything on, or an `async def`, which needs a task "
     "for a call of an upstream. The program is the same without it. The list of `serve` has its "
     "own tools only.",
+    "With `sync_budget_s` a call that takes longer becomes a task; these are faster.",
     f"A member is a server inside the gateway's process, with the function of `{_RUN}`.",
     f"Budgets in microseconds assume a floor of {_FLOOR_US} us a call, and are scaled to the floor "
-    "of this run.",
+    "of this run; that of `sync_budget_s` is not.",
 )
 
 
@@ -91,6 +93,8 @@ def servers(fleet: Fleet) -> Iterator[tuple[str, PipeServer]]:
         gateway = fleet.program(_SERVE + after, _program(links, "serve"), "--alone")
         yield gateway.name, GatewayPipe(gateway, fleet)
     yield _MEMBER, member(fleet)
+    budgeted = fleet.program(_BUDGETED, _program("0", "serve"), "--alone", budgeted=True)
+    yield _BUDGETED, GatewayPipe(budgeted, fleet)
 
 
 def member(fleet: Fleet) -> GatewayPipe:
@@ -122,8 +126,13 @@ def _table(samples: Samples) -> Table:
             rows.append([name, *_cells(samples, name), *map(_added, added)])
     more = samples.difference(_MEMBER, _RUN, _CALL)
     rows.append([_MEMBER, *_cells(samples, _MEMBER), f"{_added(more)} to {_RUN}", "-"])
+    rows.append([_BUDGETED, *_cells(samples, _BUDGETED), _added(_budget_us(samples)), "-"])
     columns = ("", _CALL, _LIST, "added to a call", "added to a list")
     return Table("CPU us over stdio, on one core", columns, rows)
+
+
+def _budget_us(samples: Samples) -> float | None:
+    return samples.difference(_BUDGETED, _SERVE, _CALL)
 
 
 def _cells(samples: Samples, row: str) -> list[str]:
@@ -163,7 +172,9 @@ def budgets(samples: Samples) -> list[Budget]:
         _ECHO,
         "x",
     )
-    return [*links, _budget(samples, promise, more, _MEMBER_US), echo]
+    member = _budget(samples, promise, more, _MEMBER_US)
+    promise = f"{_BUDGETED}: what it adds to the CPU of a fast call, on one core"
+    return [*links, member, at_most(promise, _budget_us(samples), _BUDGETED_US, " us"), echo]
 
 
 def _budget(samples: Samples, promise: str, us: float | None, limit_us: float) -> Budget:

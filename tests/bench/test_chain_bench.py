@@ -28,28 +28,28 @@ def test_a_difference_is_the_middle_of_those_of_each_round() -> None:
 
 
 def test_what_a_link_or_a_member_may_add_is_scaled_by_the_floor_of_this_run() -> None:
-    samples = _rows(floor=70, link=9.9, awaiting=19, member=49)
+    samples = _rows(floor=70, link=9.9, awaiting=19, member=49, budget=14.9)
 
     found = chain.budgets(samples)
 
     assert [budget.limit for budget in found] == [
         *["<= 10 us"] * 6,
         *["<= 20 us", "<= 120 us", "<= 120 us"],
-        *["<= 50 us", "<= 1.9x"],
+        *["<= 50 us", "<= 15 us", "<= 1.9x"],
     ]
     assert {budget.met for budget in found} == {True}
 
 
 def test_a_link_or_a_member_that_adds_more_is_missed() -> None:
-    found = chain.budgets(_rows(floor=70, link=10.1, awaiting=121, member=51))
+    found = chain.budgets(_rows(floor=70, link=10.1, awaiting=121, member=51, budget=15.1))
 
     assert {budget.met for budget in found[:-1]} == {False}
 
 
 def test_without_the_floor_no_limit_is_known() -> None:
-    found = chain.budgets(_rows(floor=None, link=0, awaiting=0, member=0))
+    found = chain.budgets(_rows(floor=None, link=0, awaiting=0, member=0, budget=0))
 
-    assert {budget.met for budget in found} == {None}
+    assert [budget.met for budget in found] == [*[None] * 10, True, None]
 
 
 def test_a_wrong_answer_is_noted_and_leaves_budgets_unmeasured(
@@ -65,12 +65,15 @@ def test_a_wrong_answer_is_noted_and_leaves_budgets_unmeasured(
     assert {budget.met for budget in section.budgets} == {None}
 
 
-def _rows(*, floor: float | None, link: float, awaiting: float, member: float) -> Samples:
+def _rows(
+    *, floor: float | None, link: float, awaiting: float, member: float, budget: float
+) -> Samples:
     rows: dict[str, list[float]] = {} if floor is None else {"floor: asyncio + msgspec": [floor]}
     for door in ("run", "wrap", "serve, execute_tool"):
         rows |= {door: [40], f"{door}, a link": [40 + link]}
         rows[f"{door}, an async link"] = [40 + awaiting]
     rows["serve, execute_tool of a member"] = [40 + member]
+    rows["serve, execute_tool, sync_budget_s set"] = [40 + budget]
     return _samples(rows, "call", "list")
 
 

@@ -93,6 +93,12 @@ def executing(folder: Path) -> Walk:
     return _over_http(folder, name, {"text": "a"}, is_error=False)
 
 
+def budgeted(folder: Path) -> Walk:
+    """`execute_tool` through `serve`, where calls become tasks after a time."""
+    name = "execute_tool with sync_budget_s, over HTTP"
+    return _over_http(folder, name, {"text": "a"}, is_error=False, sync_budget_s=45)
+
+
 def executing_wrongly(folder: Path) -> Walk:
     """`execute_tool` with arguments that break the tool's schema."""
     name = "a wrong execute_tool through serve, over HTTP"
@@ -114,9 +120,12 @@ def _over_stdio(
         return _usual(name, server.process.pid, steps, ask)
 
 
-def _over_http(folder: Path, name: str, arguments: dict[str, Any], *, is_error: bool) -> Walk:
+def _over_http(
+    folder: Path, name: str, arguments: dict[str, Any], *, is_error: bool, **more: Any
+) -> Walk:
     entry = command([sys.executable, _UPSTREAM, str(_tools(folder))])
-    config = written(folder / "portico.toml", {"shop": entry}, gateway={"expose": "search"})
+    settings = {"expose": "search", **more}
+    config = written(folder / "portico.toml", {"shop": entry}, gateway=settings)
     steps = folder / "steps"
     with Gateway(folder, config, by=(_WALKED, str(steps))) as gateway:
         client = socket.create_connection(("127.0.0.1", gateway.port), WAIT_S)
@@ -190,7 +199,7 @@ def _tools(folder: Path) -> Path:
 def main() -> None:
     """Print all walks."""
     walks = []
-    for walk in (listing, executing, executing_wrongly, library):
+    for walk in (listing, executing, budgeted, executing_wrongly, library):
         with TemporaryDirectory(prefix="portico-") as folder:
             walks.append(walk(Path(folder)))
     rows = "\n".join(walk.row for walk in walks)

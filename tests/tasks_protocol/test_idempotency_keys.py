@@ -1,5 +1,6 @@
 """Every task has one idempotency key, which travels with each call that is made for it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import LinkedEndpoint
-from portico.providers.task_call import IDEMPOTENCY_KEY, stored_call
+from portico.providers.task_call import IDEMPOTENCY_KEY, stored_call, with_key
 from portico.providers.task_host import TaskHost
 from portico.tasks.store import tasks_in_memory
 from portico.tasks.worker import TaskWorker
@@ -65,6 +66,30 @@ def test_the_key_of_a_promoted_call_travels_with_it_and_when_it_is_resumed(
         assert gated.keys("hold") == [key, key]
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        '{"name":"a"}',
+        ' { "name" : "a" } ',
+        '{"name":"a","_meta":{"x":1},"arguments":{"y":2}}',
+        '{"_meta": {"x":[1,{"_meta":2}]}, "name":"a"}',
+        '{"name":"a","_meta":{}}',
+        '{"name":"a","_meta":{ "x":1}}',
+        '{"name":"a","arguments":{"_meta":{"x":1}}}',
+        '{"name":"a","arguments":{"_meta":{"x":1}},"_meta":{"x":1}}',
+        '{"name":"a","arguments":"\\"_meta\\":{","_meta":{"x":1}}',
+        '{"name":"a","_m\\u0065ta":{"x":1}}',
+        '{"name":"a","_meta":{"portico/idempotencyKey":"forged"}}',
+    ],
+)
+def test_the_key_is_added_to_the_params_of_a_call_and_to_nothing_else(params: str) -> None:
+    before = json.loads(params)
+    keyed = with_key(params.encode(), "k")
+    meta = {**before.get("_meta", {}), IDEMPOTENCY_KEY: "k"}
+    assert json.loads(keyed) == {**before, "_meta": meta}
+    assert keyed.count(b'"k"') == 1
+
+
 async def test_the_key_of_a_stored_call_travels_with_each_attempt() -> None:
     keys: list[str] = []
 
@@ -74,7 +99,7 @@ async def test_the_key_of_a_stored_call_travels_with_each_attempt() -> None:
         return Response(id=request.id, error=error, code=-32603)
 
     host = TaskHost(TaskWorker(tasks_in_memory))
-    linked = LinkedEndpoint(handler, handler, None, has_links=False)
+    linked = LinkedEndpoint(handler, handler, None, lambda *_: b"", has_links=False)
     host.calls.find = {"main": linked}.get
     call = Request(method="tools/call", name="work", params=b'{"name":"work","_meta":{"x":1}}')
     input = stored_call("main", call, Context())

@@ -184,7 +184,7 @@ async def test_an_answer_counts_if_it_arrives_before_the_call_is_a_task(is_first
 
     call = Call(handler, Request(method="tools/call", id=b"1"), Context(peer=desk))
     async with asyncio.timeout(WAIT_S):
-        running = asyncio.ensure_future(call.run(None))
+        running = asyncio.ensure_future(call.run())
         await desk.asked.wait()
         if is_first:
             desk.answer.set_result(encode(DECLINE))

@@ -1,6 +1,7 @@
 """An endpoint: a chain folded around a core, as transports serve it."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from portico.chain.core import Core, responding
@@ -120,6 +121,7 @@ class ChainEndpoint:
                 stored if self._observe is None else self._observe(stored),
                 stored,
                 None if filtered is None else _hides_later(filtered),
+                partial(_identity, source),
                 bool(links),
             )
         self._source, self._filtered = source, filtered
@@ -146,6 +148,11 @@ def _hides_later(filtered: "FilteredOffers") -> Callable[[Request, Context], Awa
         return hides(request, context)
 
     return hides_now
+
+
+def _identity(source: CatalogSource, request: Request, context: Context) -> bytes:
+    catalog = source.catalog(request, context)
+    return b"" if catalog is None else catalog.identity
 
 
 def _source_of(whole: CatalogSource, filtered: "FilteredOffers") -> CatalogSource:

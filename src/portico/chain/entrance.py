@@ -48,19 +48,14 @@ def entrance(
                 or request.params.find(b"\\u") >= 0
             )
         ):
-            return to_tasks(request, context)
+            return tasked(request, context) if hides is None else guarded(request, context)
         return links(request, context)
 
-    def to_tasks(request: Request, context: Context) -> Answer:
-        catalog = source.catalog(request, context)
-        if catalog is None:
+    def guarded(request: Request, context: Context) -> Answer:
+        if source.catalog(request, context) is None:
             return later(request, context)
-        if "tools" not in catalog.kinds:
-            return links(request, context)
-        if hides is not None and hides(request, context):
-            return terminus(request)
-        context.server_info = catalog.identity
-        return tasked(request, context)
+        assert hides is not None
+        return terminus(request) if hides(request, context) else tasked(request, context)
 
     def about_task(request: Request, context: Context) -> Answer:
         if not is_about_task(request.method):

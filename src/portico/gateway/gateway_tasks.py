@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from portico.catalog.catalog import without_output_schema
 from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import ItemRoute
+from portico.catalog.merge import Merged
 from portico.config.schema import Config
 from portico.gateway import metatool_definitions
 from portico.gateway.endpoints import IN_FOLDER
@@ -18,8 +18,8 @@ from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask
 from portico.model.types import LinkedEndpoint
 from portico.providers.lazy_task_link import LazyTaskLink
-from portico.providers.task_mode import TaskMode, TaskSupport
-from portico.providers.task_policy import declares_tasks
+from portico.providers.task_mode import NO_TASKS, TaskMode, TaskSupport
+from portico.providers.task_policy import TaskTerms
 from portico.upstream.relay import FinishTask
 from portico.upstream.upstream import Upstream
 
@@ -202,37 +202,41 @@ class MergedTaskPolicy:
         self._registry = registry
         self._exposure = exposure
         self._explains = explains
+        self._known: tuple[Merged, Config, dict[str, TaskTerms]] | None = None
+        """By name, the terms of tools, as long as neither offers nor config change."""
 
-    def mode(self, request: Request) -> TaskMode | None:
+    def terms(self, request: Request) -> TaskTerms:
         """Return how the called tool supports tasks."""
-        place = self._place(request)
+        whole, config = self._exposure.whole, self._registry.config
+        known = self._known
+        if known is None or known[0] is not whole or known[1] is not config:
+            known = self._known = (whole, config, {})
+        found = known[2].get(request.name)
+        if found is None:
+            found = self._terms(request.name)
+            if found.mode is not _UNKNOWN:
+                known[2][request.name] = found
+        return found
+
+    def _terms(self, name: str) -> TaskTerms:
+        place = self._exposure.whole.tools.get(name)
         if place is None:
-            return None if request.name in metatool_definitions.RESERVED else _UNKNOWN
-        member = self._registry.members.get(place[0].server)
-        return None if member is None else member.task_mode(place[1])
+            is_own = name in metatool_definitions.RESERVED
+            return TaskTerms(NO_TASKS if is_own else _UNKNOWN)
+        server, tool = place[0].server, place[1]
+        member = self._registry.members.get(server)
+        mode = None if member is None else member.task_mode(tool)
+        budget_s = self._registry.config.budget_s(server)
+        # Official clients refuse a text in place of a structured result, unless the tool is listed
+        # without its output schema.
+        raw = place[0].raw("tools", tool)
+        explains = budget_s is not None or without_output_schema(raw) is raw
+        return TaskTerms(mode or NO_TASKS, budget_s, self._explains and explains, self._explains)
 
     async def ready(self, request: Request) -> bool:
         """Wait until the tools of the server in a tool's name are known."""
         await self._registry.wait_for_catalog(request.name.partition(SEPARATOR)[0])
-        return self._place(request) is not None
-
-    def budget_s(self, request: Request) -> float | None:
-        """Return the time after which a call becomes a task."""
-        place = self._place(request)
-        return None if place is None else self._registry.config.budget_s(place[0].server)
-
-    def explains(self, request: Request) -> bool:
-        """True if a client without tasks can get a text: official clients refuse one in place of a
-        structured result, unless the tool is listed without its output schema."""
-        if not self._explains or (request.version.modern and declares_tasks(request)):
-            return False
-        place = self._place(request)
-        if place is None:
-            return False
-        if request.asked or self._registry.config.budget_s(place[0].server) is not None:
-            return True
-        raw = place[0].raw("tools", place[1])
-        return without_output_schema(raw) is raw
+        return request.name in self._exposure.whole.tools
 
     def server_of(self, context: Context) -> str:
         """Return the member that the router chose."""
@@ -240,11 +244,8 @@ class MergedTaskPolicy:
 
     def called_server(self, request: Request) -> str:
         """Return the member that has the tool."""
-        place = self._place(request)
+        place = self._exposure.whole.tools.get(request.name)
         return "" if place is None else place[0].server
-
-    def _place(self, request: Request) -> ItemRoute | None:
-        return self._exposure.whole.tools.get(request.name)
 
 
 class MemberTaskPolicy:
@@ -262,24 +263,18 @@ class MemberTaskPolicy:
         """True if the member declares tasks: the endpoint shows its capabilities."""
         return self._member.has_tasks
 
-    def mode(self, request: Request) -> TaskMode | None:
-        """Return how the called tool supports tasks."""
+    def terms(self, request: Request) -> TaskTerms:
+        """Return how the called tool supports tasks; all names here belong to the member, so that
+        there is no tool by which a client without tasks gets a result later."""
+        budget_s = self._registry.config.budget_s(self._member.name)
         if self._member.provider.offered() is None:
-            return _UNKNOWN  # only the list of a single client is known
-        return self._member.task_mode(request.name)
+            return TaskTerms(_UNKNOWN, budget_s)  # only the list of a single client is known
+        return TaskTerms(self._member.task_mode(request.name) or NO_TASKS, budget_s)
 
     async def ready(self, request: Request) -> bool:
         """Wait until the tools of the member are known."""
         await self._registry.wait_for_catalog(self._member.name)
         return self._member.provider.offered() is not None
-
-    def budget_s(self, request: Request) -> float | None:
-        """Return the time after which a call becomes a task."""
-        return self._registry.config.budget_s(self._member.name)
-
-    def explains(self, request: Request) -> bool:
-        """Return False: all names at this endpoint belong to the member."""
-        return False
 
     def server_of(self, context: Context) -> str:
         """Return the member."""

@@ -29,6 +29,8 @@ class LinkedEndpoint(NamedTuple):
     """The same, unobserved: for a result that passes the links later than the answer."""
     hides: Callable[[Request, Context], Awaitable[bool]] | None
     """True if the tool of a call is hidden from clients; None if nothing is."""
+    identify: Callable[[Request, Context], bytes]
+    """Returns the identity of the server as JSON, for a call that is stored before it is made."""
     has_links: bool
 
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask, TaskWish
-from portico.model.types import Answer
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.result_fields import identified, noted_result
@@ -36,7 +35,7 @@ class ClientCall(PromotableCall):
         wish: TaskWish | None,
         budget_s: float | None,
     ) -> None:
-        super().__init__(endpoint.next, request, context)
+        super().__init__(endpoint.next, request, context, budget_s if plan.by_time else None)
         self._endpoint = endpoint
         self._plan = plan
         self._wish = wish
@@ -47,10 +46,6 @@ class ClientCall(PromotableCall):
         """How the task of its own ended with which a server answered."""
         if plan.step is not Step.FORWARD:
             request.params = with_key(request.params, self._key)
-
-    def start(self) -> Answer:
-        """Make the call."""
-        return self.run(self._budget_s if self._plan.by_time else None)
 
     @property
     def _call(self) -> Request:

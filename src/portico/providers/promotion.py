@@ -28,21 +28,29 @@ class PromotableCall:
 
     run_of = ""
     is_submission = False
+    task: RunningTask | None = None
+    """The task, once the call is one."""
+    work: Work | None = None
+    record: TaskRecord | None = None
+    _begun: "asyncio.Future[RunningTask | None] | None" = None
+    _promoted: "asyncio.Future[TaskRecord] | None" = None
+    _answer: Answer | None = None
+    _response: "asyncio.Future[Response] | None" = None
 
-    def __init__(self, handler: Handler, request: Request, context: Context) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        request: Request,
+        context: Context,
+        after_s: float | None = None,
+    ) -> None:
+        """After `after_s` the call becomes a task by itself; None for never."""
+        self._after_s = after_s
         self.performs = context.task_wish is not None
         self.request = request
         self.context = context
         self._handler = handler
         self._peer = _SwitchingPeer(context.peer)
-        self._begun: asyncio.Future[RunningTask | None] | None = None
-        self._promoted: asyncio.Future[TaskRecord] | None = None
-        self._answer: Answer | None = None
-        self._response: asyncio.Future[Response] | None = None
-        self.task: RunningTask | None = None
-        """The task, once the call is one."""
-        self.work: Work | None = None
-        self.record: TaskRecord | None = None
 
     async def adopt(self, run: Run) -> TaskRecord:
         """Store the call as a task, which the function finishes."""
@@ -64,16 +72,16 @@ class PromotableCall:
         """Return the outcome of the task from the answer of the links."""
         raise NotImplementedError
 
-    def run(self, after_s: float | None) -> Answer:
-        """Make the call; after this time it becomes a task by itself."""
+    def run(self) -> Answer:
+        """Make the call."""
         self.context.peer = self._peer
         self.context.tasking = self
         answer = self._answer = self._handler(self.request, self.context)
         if type(answer) is Response:
             return answer
-        if isinstance(answer, Pending) and after_s is not None:
-            return _PromotableAnswer(self, answer, after_s)
-        return self._awaited(answer, after_s)
+        if isinstance(answer, Pending) and self._after_s is not None:
+            return _PromotableAnswer(self, answer, self._after_s)
+        return self._awaited(answer, self._after_s)
 
     async def _awaited(self, answer: Awaitable[Response], after_s: float | None) -> Response:
         call = self._response = asyncio.ensure_future(_responded(answer, self.request))
@@ -176,6 +184,7 @@ class _PromotableAnswer(Pending):
         self._timer.cancel()
         if self._call.record is None:
             self.arrived(response)
+            self._call.context.tasking = None  # a cycle that only the collector would free
 
     def _promote(self) -> None:
         beginning = asyncio.ensure_future(self._call.begin())
@@ -209,20 +218,21 @@ async def _responded(answer: Awaitable[Response], request: Request) -> Response:
 class _SwitchingPeer:
     """The client of a call; once the call is a task, the task."""
 
+    _is_switched = False
+    _asking: tuple["asyncio.Future[bytes]", ...] = ()
+    """The questions that are with the client."""
+    _switched: "asyncio.Future[None] | None" = None
+    """Done once the call is a task; there once a question was sent to the client."""
+
     def __init__(self, peer: Peer | None) -> None:
         self._peer = peer
-        self._is_switched = False
-        self._asking: set[asyncio.Future[bytes]] = set()
-        """The questions that are with the client."""
-        self._switched: asyncio.Future[None] | None = None
-        """Done once the call is a task; there while a question is with the client."""
 
     async def switch(self, peer: Peer) -> None:
         """Send everything to another peer from now on, also the questions that are open: they are
         withdrawn first."""
         self._peer = peer
         self._is_switched = True
-        withdrawn = tuple(self._asking)
+        withdrawn = self._asking
         for asking in withdrawn:
             asking.cancel()
         if self._switched is not None:
@@ -245,7 +255,7 @@ class _SwitchingPeer:
         if self._switched is None:
             self._switched = asyncio.get_running_loop().create_future()
         asking = asyncio.ensure_future(self._peer.ask(method, params))
-        self._asking.add(asking)
+        self._asking = (*self._asking, asking)
         asking.add_done_callback(self._answered)
         waiting: set[asyncio.Future[object]] = {asking, self._switched}  # type: ignore[arg-type]
         try:
@@ -259,7 +269,7 @@ class _SwitchingPeer:
         return await self._peer.ask(method, params)
 
     def _answered(self, asking: "asyncio.Future[bytes]") -> None:
-        self._asking.discard(asking)
+        self._asking = tuple(one for one in self._asking if one is not asking)
         if not asking.cancelled():
             asking.exception()  # retrieved, since the call may wait for the task by now
 

@@ -12,8 +12,8 @@ from portico.model.types import LinkedEndpoint, Provider
 from portico.providers.functions import FunctionProvider
 from portico.providers.task_endpoint import TaskEndpoint
 from portico.providers.task_host import TaskHost
-from portico.providers.task_mode import TaskMode
-from portico.providers.task_policy import TaskPolicy
+from portico.providers.task_mode import NO_TASKS
+from portico.providers.task_policy import TaskPolicy, TaskTerms
 from portico.state.report import report
 from portico.tasks.worker import TaskWorker
 
@@ -104,14 +104,14 @@ class ServerTasks(TaskPolicy):
         """True if a tool supports tasks."""
         return any("tasks" in provider.offer().declared for provider in self._providers)
 
-    def mode(self, request: Request) -> TaskMode | None:
+    def terms(self, request: Request) -> TaskTerms:
         """Return how the called tool supports tasks."""
         for provider in self._providers:
             if isinstance(provider, FunctionProvider):
                 tool = provider.tools.get(request.name)
                 if tool is not None:
-                    return tool.mode
-        return None
+                    return TaskTerms(tool.mode or NO_TASKS)
+        return TaskTerms()
 
     def server_of(self, context: Context) -> str:
         """Return an empty text: no other server answers."""

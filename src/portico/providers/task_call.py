@@ -16,7 +16,7 @@ from portico.model.session import Session
 from portico.model.tasking import RunningTask
 from portico.model.types import Answer, Handler, LinkedEndpoint
 from portico.model.version import version_of
-from portico.protocol.codec import encode, mcp_error_response, notification
+from portico.protocol.codec import NO_RAW, encode, mcp_error_response, notification
 from portico.protocol.eras import is_input_required, members, modern_question
 from portico.protocol.tasks import RELATED
 from portico.providers.task_wire import outcome_of, related
@@ -25,6 +25,7 @@ from portico.tasks.work import ORPHANED, TaskOutcome, Work
 
 IDEMPOTENCY_KEY = "portico/idempotencyKey"
 """In the `_meta` of a task's call: the same key for every attempt at the same work."""
+_KEY = IDEMPOTENCY_KEY.encode()
 MAX_ROUNDS = 20
 _PROGRESS = "notifications/progress"
 _ID = b'"task"'
@@ -386,11 +387,30 @@ def call_request(call: StoredCall, key: str = "") -> Request:
     )
 
 
+class _WithMeta(Struct):
+    meta: Raw = msgspec.field(name="_meta", default=NO_RAW)
+
+
+_meta_in = msgspec.json.Decoder(_WithMeta).decode
+_META = b'"_meta"'
+_FIRST = b'{"_meta":{"%b":"%%b"},' % IDEMPOTENCY_KEY.encode()
+_NEXT = b'{"%b":"%%b",' % IDEMPOTENCY_KEY.encode()
+
+
 def with_key(params: bytes, key: str) -> bytes:
-    """Return the params of a call with the idempotency key of its task."""
+    """Return the params of a call with the idempotency key of its task; spliced in, where nothing
+    in them can be mistaken for the place."""
+    if params[:2] == b'{"' and params.find(b"\\u") < 0 and params.find(_KEY) < 0:
+        count = params.count(_META)
+        if not count:
+            return _FIRST % key.encode() + params[1:]
+        meta = bytes(_meta_in(params).meta)  # of the params themselves, not of the arguments
+        if count == 1 and meta[:2] == b'{"':
+            at = params.index(meta, params.index(_META))
+            return params[:at] + _NEXT % key.encode() + params[at + 1 :]
     fields = members(params)
-    meta = {**members(bytes(fields.get("_meta", b""))), IDEMPOTENCY_KEY: key}
-    return encode({**fields, "_meta": meta})
+    meta_fields = {**members(bytes(fields.get("_meta", b""))), IDEMPOTENCY_KEY: key}
+    return encode({**fields, "_meta": meta_fields})
 
 
 def call_context(call: StoredCall, principal: str) -> Context:

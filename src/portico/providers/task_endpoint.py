@@ -11,9 +11,9 @@ from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask, TaskWish
 from portico.model.types import Answer, Handler, LinkedEndpoint
 from portico.model.version import Version
-from portico.protocol.codec import encode, may_mention
+from portico.protocol.codec import encode
 from portico.protocol.eras import members
-from portico.protocol.tasks import TASK, task_id
+from portico.protocol.tasks import TASK, TASKS, task_id
 from portico.providers import task_wire
 from portico.providers.client_call import ClientCall
 from portico.providers.promotion import Run
@@ -21,9 +21,8 @@ from portico.providers.stored_results import StoredResults
 from portico.providers.task_call import OwnTask, SubmittedCall, kept_call, stored_call
 from portico.providers.task_changes import finished_task
 from portico.providers.task_host import FindTasks, stored
-from portico.providers.task_mode import NO_TASKS, TaskMode
 from portico.providers.task_plan import Facts, Plan, Step, TaskClient, plan
-from portico.providers.task_policy import TaskPolicy, declares_tasks
+from portico.providers.task_policy import TaskPolicy, TaskTerms, declares_tasks
 from portico.providers.task_requests import TaskMethod, TaskRequests
 from portico.state.store_error import StoreError
 from portico.tasks.record import ID_PREFIX, TaskRecord, new_key
@@ -71,25 +70,58 @@ class TaskEndpoint:
 
         def handle(request: Request, context: Context) -> Answer:
             if request.method == "tools/call":
-                mode = policy.mode(request) or NO_TASKS
-                return self._call(request, context, mode, policy.budget_s(request))
+                return self._call(request, context, policy.terms(request))
             return self._about(request, context)
 
         return handle
 
     # Calls.
 
-    def _call(
-        self, request: Request, context: Context, mode: TaskMode, budget_s: float | None
-    ) -> Answer:
+    def _call(self, request: Request, context: Context, terms: TaskTerms) -> Answer:
         """Make a call a task if its client requests that and its tool supports it."""
-        wish = None if context.tasking is not None else self._wish(request)
-        found = plan(self._facts(request, context, mode, budget_s, wish))
-        match found.step:
-            case Step.PLAIN:
-                if context.tasking is None and self.forwards is None:
-                    _drop_task_field(request)
-                return self.next(request, context)
+        in_task, modern = context.tasking is not None, request.version.modern
+        word = request.meta.client_capabilities if modern else request.params
+        # Most clients mention no tasks; a key may be escaped.
+        mentions = word.find(TASKS if modern else TASK) >= 0 or word.find(b"\\") >= 0
+        wish = self._wish(request) if mentions and not in_task else None
+        client = TaskClient.WITHOUT
+        if wish is not None:
+            client = TaskClient.ABLE if modern else TaskClient.EXPLICIT
+        asked = request.asked
+        facts = Facts(
+            in_task,
+            terms.mode.support,
+            terms.mode.is_required,
+            client,
+            not asked and self.policy.is_declared and request.version >= _SINCE,
+            terms.budget_s is not None,
+            terms.explains_executed if asked else terms.explains,
+            self.forwards is not None and not self._translates(request),
+        )
+        found = plan(facts)
+        params = request.params
+        if not in_task and (params.find(TASK) >= 0 or params.find(b"\\u") >= 0):
+            self._without_field(request, found)
+        if found.step is Step.RUN or found.step is Step.FORWARD:
+            return self._run(request, context, found, wish, terms.budget_s)
+        return self._other(request, context, found.step, wish, terms.budget_s)
+
+    def _without_field(self, request: Request, found: Plan) -> None:
+        """Remove the wish for a task from a call that its own server must not see as one."""
+        is_plain = found.step is Step.PLAIN and self.forwards is not None
+        if not (is_plain or found.by_server or found.step in (Step.LOOK_UP, Step.FORWARD)):
+            _drop_task_field(request)
+
+    def _other(
+        self,
+        request: Request,
+        context: Context,
+        step: Step,
+        wish: TaskWish | None,
+        budget_s: float | None,
+    ) -> Answer:
+        """Make, store or refuse a call that is not watched."""
+        match step:
             case Step.LOOK_UP:
                 return self._call_when_known(request, context)
             case Step.REQUIRE:
@@ -101,41 +133,13 @@ class TaskEndpoint:
                 why = f"{request.name} does not run as a task; call it without `task` in params"
                 raise McpError(why, METHOD_NOT_FOUND)
             case Step.OWN:
-                _drop_task_field(request)
                 return self._run_own(request, context, wish)
             case Step.WAIT:
-                _drop_task_field(request)
                 return self._run_required(request, context, budget_s or _WAIT_S)
             case Step.SUBMIT:
                 assert wish is not None
-                _drop_task_field(request)
                 return self._submit(request, context, wish)
-        if not found.by_server and found.step is Step.RUN:
-            _drop_task_field(request)
-        return self._run(request, context, found, wish, budget_s)
-
-    def _facts(
-        self,
-        request: Request,
-        context: Context,
-        mode: TaskMode,
-        budget_s: float | None,
-        wish: TaskWish | None,
-    ) -> Facts:
-        """Return all that decides about a call."""
-        client = TaskClient.WITHOUT
-        if wish is not None:
-            client = TaskClient.ABLE if request.version.modern else TaskClient.EXPLICIT
-        return Facts(
-            in_task=context.tasking is not None,
-            tool=mode.support,
-            is_required=mode.is_required,
-            client=client,
-            is_bound=self.policy.is_declared and request.version >= _SINCE and not request.asked,
-            has_budget=budget_s is not None,
-            explains=wish is None and self.policy.explains(request),
-            passes=self._passes(request),
-        )
+        return self.next(request, context)
 
     async def _call_when_known(self, request: Request, context: Context) -> Response:
         """Call a tool once its server's tools are known; no task if there is no such tool."""
@@ -143,8 +147,7 @@ class TaskEndpoint:
         if not await policy.ready(request):
             _drop_task_field(request)
             return await self.next(request, context)
-        mode = policy.mode(request) or NO_TASKS
-        return await self._call(request, context, mode, policy.budget_s(request))
+        return await self._call(request, context, policy.terms(request))
 
     def _wish(self, request: Request) -> TaskWish | None:
         """Return the client's wish for a task, or its ability to have one."""
@@ -152,7 +155,7 @@ class TaskEndpoint:
             return None
         if request.version.modern:
             return TaskWish() if declares_tasks(request) else None
-        if not may_mention(request.params, TASK) or "task" not in members(request.params):
+        if "task" not in members(request.params):
             return None
         ttl_s = task_wire.requested_ttl_s(request)
         return TaskWish(None if ttl_s is None else ttl_s * 1000)
@@ -196,7 +199,7 @@ class TaskEndpoint:
             context.task_wish = wish
         call = ClientCall(self, request, context, found, wish, budget_s)
         if wish is None or (request.version.modern and request.name not in self.creating):
-            return call.start()  # it only allows a task, and most tools create none
+            return call.run()  # it only allows a task, and most tools create none
         return self._run_checked(call, found)
 
     async def _run_checked(self, call: ClientCall, found: Plan) -> Response:
@@ -204,7 +207,7 @@ class TaskEndpoint:
         request, context = call.request, call.context
         if found.by_server:
             await self._check_room(request, context)
-        response = await call.start()
+        response = await call.run()
         is_there = call.record is not None or found.step is Step.FORWARD
         if is_there or request.version.modern or response.error:
             return response
@@ -217,10 +220,6 @@ class TaskEndpoint:
     def place(self, request: Request) -> str:
         """Return whose limits hold for the task of a call."""
         return self.host().place(self.policy.called_server(request))
-
-    def _passes(self, request: Request) -> bool:
-        """True if the tasks of the only server pass unchanged."""
-        return self.forwards is not None and not self._translates(request)
 
     async def _finished(self, call: ClientCall, response: Response) -> Response:
         """Store the result of a server that made no task: a legacy client that requested one must
@@ -303,10 +302,13 @@ class TaskEndpoint:
         call = ClientCall(self, request, context, found, wish, budget_s)
         if not request.version.modern:
             request.params = encode({**members(request.params), "task": {}})
-        return await call.start()
+        return await call.run()
 
     def created(self, request: Request, context: Context, task: TaskRecord) -> Response:
         """Return a new task to its client."""
+        endpoint = None if context.server_info else self.host().calls.find(self.at)
+        if endpoint is not None:
+            context.server_info = endpoint.identify(request, context)
         if context.session is not None and not request.version.modern:
             self._requests.tell_session(task, request, context.session)
         return task_wire.created_response(request, task, time.time(), context.server_info)
@@ -385,11 +387,10 @@ def _ttl_s(wish: TaskWish) -> float | None:
 
 
 def _drop_task_field(request: Request) -> None:
-    """Remove the wish for a task from a call that its own server must not see as one."""
-    if may_mention(request.params, TASK):
-        fields = members(request.params)
-        if fields.pop("task", None) is not None:
-            request.params = encode(fields)
+    """Remove the wish for a task from a call."""
+    fields = members(request.params)
+    if fields.pop("task", None) is not None:
+        request.params = encode(fields)
 
 
 def _not_ready(request: Request, context: Context) -> Answer:

@@ -1,7 +1,7 @@
 """How a tool supports tasks."""
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ OWN = "own"
 """For tools of Portico itself, whose handlers store their tasks."""
 
 
-class TaskSupport(Enum):
+class TaskSupport(StrEnum):
     """The way in which calls of a tool become tasks."""
 
     NONE = "none"

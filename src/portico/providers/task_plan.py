@@ -22,14 +22,14 @@ The first row that matches decides; a dash matches everything.
   17  -        -        -         -         -      -       -         -       PLAIN
 """
 
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from typing import NamedTuple
 
 from portico.providers.task_mode import TaskSupport
 
 
-class TaskClient(Enum):
+class TaskClient(StrEnum):
     """The support for tasks that a client has declared in a call."""
 
     WITHOUT = "without"

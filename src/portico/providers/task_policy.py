@@ -1,13 +1,25 @@
 """How the tools of an endpoint support tasks, and which clients do."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.protocol.codec import may_mention
 from portico.protocol.eras import members
 from portico.protocol.tasks import EXTENSION, TASKS
-from portico.providers.task_mode import TaskMode
+from portico.providers.task_mode import NO_TASKS, TaskMode
+
+
+class TaskTerms(NamedTuple):
+    """How calls of one tool become tasks."""
+
+    mode: TaskMode = NO_TASKS
+    budget_s: float | None = None
+    """The time after which a call becomes a task by itself; None for never."""
+    explains: bool = False
+    """True if a client without tasks can get a text instead of the result."""
+    explains_executed: bool = False
+    """The same for a call through `execute_tool`."""
 
 
 class TaskPolicy(Protocol):
@@ -23,21 +35,13 @@ class TaskPolicy(Protocol):
         """True if all endpoints of the application are behind the same links."""
         return True
 
-    def mode(self, request: Request) -> TaskMode | None:
-        """Return how the called tool supports tasks; None if it does not."""
+    def terms(self, request: Request) -> TaskTerms:
+        """Return how calls of the called tool become tasks."""
         ...
 
     async def ready(self, request: Request) -> bool:
         """Wait until the called tool is known; False if there is none."""
         return True
-
-    def budget_s(self, request: Request) -> float | None:
-        """Return the time after which this call becomes a task by itself; None for never."""
-        return None
-
-    def explains(self, request: Request) -> bool:
-        """True if a client without tasks can get a text instead of the result of this call."""
-        return False
 
     @property
     def names_servers(self) -> bool:

@@ -12,7 +12,7 @@ from portico.model.tasking import CreatedTask
 from portico.protocol.tasks import support_of
 from portico.providers.lazy_task_link import LazyTaskLink
 from portico.providers.task_mode import TaskMode, TaskSupport
-from portico.providers.task_policy import TaskPolicy
+from portico.providers.task_policy import TaskPolicy, TaskTerms
 from portico.state.report import report
 from portico.upstream.upstream import Upstream
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from portico.tasks.store import TaskStore
     from portico.tasks.worker import TaskWorker
 
-_REMOTE = TaskMode(TaskSupport.REMOTE)
-_REQUIRED = TaskMode(TaskSupport.REMOTE, is_required=True)
+_REMOTE = TaskTerms(TaskMode(TaskSupport.REMOTE))
+_REQUIRED = TaskTerms(TaskMode(TaskSupport.REMOTE, is_required=True))
 
 
 class WrapTasks(TaskPolicy):
@@ -118,7 +118,7 @@ class WrapTasks(TaskPolicy):
         """True if the server declares tasks, in its era."""
         return any(can_create_tasks(catalog.offer) for catalog in self._catalogs())
 
-    def mode(self, request: Request) -> TaskMode:
+    def terms(self, request: Request) -> TaskTerms:
         """Return that the server decides. A legacy server cannot tell a modern client that a tool
         requires a task, so we do."""
         is_required = request.version.modern and request.name in self._required
