@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from portico.client.memory_answers import Elicit, Roots, Sample
     from portico.client.memory_client import MemoryClient
     from portico.providers.lifespan import Lifespan, LifespanFunction
-    from portico.providers.server_tasks import ServerTasks
-    from portico.providers.task_host import TaskHost
+    from portico.task_protocol.server_tasks import ServerTasks
+    from portico.task_protocol.task_host import TaskHost
     from portico.tasks.store import TaskStore
     from portico.transport.http_app import HttpApp
 
@@ -184,7 +184,7 @@ class Server(Registration):
         if not any("tasks" in provider.offer().declared for provider in self._providers):
             return
         if self._tasks is None:
-            from portico.providers.server_tasks import ServerTasks
+            from portico.task_protocol.server_tasks import ServerTasks
 
             self._tasks = ServerTasks(self.name, self._providers, self._task_store)
         for endpoint in tuple(self._endpoints):
@@ -202,7 +202,7 @@ class Server(Registration):
     def supply_result(self, task_id: str, value: Any) -> bool:
         """Pass a result, or an exception, to the handler that waits for it with
         `context.task.supplied_result()`; False if none does. May be called from any thread."""
-        from portico.providers.task_call import SUPPLIED
+        from portico.task_protocol.task_call import SUPPLIED
 
         return SUPPLIED.supply(task_id, value)
 

@@ -14,10 +14,10 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.types import Link
-from portico.providers.wrap_tasks import WrapTasks
 from portico.state.background import Background
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
+from portico.task_protocol.wrap_tasks import WrapTasks
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.wire import Address

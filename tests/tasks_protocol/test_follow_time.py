@@ -9,7 +9,7 @@ from msgspec import Raw
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode
-from portico.providers.remote_task import RemoteTask, RemoteTaskRunner
+from portico.task_protocol.remote_task import RemoteTask, RemoteTaskRunner
 from portico.tasks.record import COMPLETED, FAILED, RUNNING, TaskRecord, agent_principal
 from portico.tasks.store import tasks_in_memory
 from portico.tasks.work import ORPHANED
@@ -18,7 +18,7 @@ from tests.support.clock import Clock
 from tests.support.task_runners import ME, comes, seen
 from tests.support.task_stores import SetClocks
 
-WALL = "portico.providers.remote_task.time"
+WALL = "portico.task_protocol.remote_task.time"
 KIND = "remote"
 NOTHING = Raw(b"{}")
 INPUT = encode(

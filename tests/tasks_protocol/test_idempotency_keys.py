@@ -8,8 +8,8 @@ import pytest
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import LinkedEndpoint
-from portico.providers.task_call import IDEMPOTENCY_KEY, stored_call, with_key
-from portico.providers.task_host import TaskHost
+from portico.task_protocol.task_call import IDEMPOTENCY_KEY, stored_call, with_key
+from portico.task_protocol.task_host import TaskHost
 from portico.tasks.store import tasks_in_memory
 from portico.tasks.worker import TaskWorker
 from tests.support.task_runners import ME, seen

@@ -12,11 +12,11 @@ from portico import Context, InvalidParams, Server
 from portico.model.context import LOCAL, Ask
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode
-from portico.providers.promotion import PromotableCall, Run
 from portico.providers.rounds import check_answer
-from portico.providers.task_changes import task_changes
-from portico.providers.task_host import TaskHost
-from portico.providers.task_wire import outcome_of, result_of
+from portico.task_protocol.promotion import PromotableCall, Run
+from portico.task_protocol.task_changes import task_changes
+from portico.task_protocol.task_host import TaskHost
+from portico.task_protocol.task_wire import outcome_of, result_of
 from portico.tasks.record import TaskLimits, TaskRecord
 from portico.tasks.store import tasks_in_memory
 from portico.tasks.work import TaskOutcome

@@ -12,7 +12,7 @@ from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.protocol.codec import encode
-from portico.providers.remote_task import (
+from portico.task_protocol.remote_task import (
     MAX_ALL_QUESTIONS,
     MAX_QUESTIONS,
     MAX_SERVER_QUESTIONS,

@@ -15,7 +15,7 @@ from portico.model.errors import McpError
 from portico.model.message import Request, Response
 from portico.model.session import Session
 from portico.model.version import Version
-from portico.providers.task_call import InTask
+from portico.task_protocol.task_call import InTask
 from portico.tasks.record import STORE_FILE
 from portico.tasks.store import tasks_in_folder
 from portico.upstream.handshake import HandshakeLimits

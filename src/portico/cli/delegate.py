@@ -205,7 +205,7 @@ async def _watch(
     store: "TaskStore", id: str, ticker: Ticker, *, asks: bool = True
 ) -> TaskRecord | None:
     """Show the changes of a task and ask its questions, each once; return it once it has ended."""
-    from portico.providers.task_changes import task_changes
+    from portico.task_protocol.task_changes import task_changes
 
     task: TaskRecord | None = None
     shown, message = 0, ""
@@ -228,7 +228,7 @@ def _unasked(task: TaskRecord, asked: set[str]) -> TaskQuestion | None:
 async def _ask(store: "TaskStore", task: TaskRecord, asked: set[str]) -> None:
     """Ask the open questions of a task at the terminal, or show them if there is none."""
     from portico.console.task_form import QuestionClosed, answer_at_terminal
-    from portico.providers.task_answers import question_text
+    from portico.task_protocol.task_answers import question_text
 
     err, current = Screen(sys.stderr), task
     how = f"answer it with `portico tasks answer {task.id}`"

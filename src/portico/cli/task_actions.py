@@ -17,7 +17,7 @@ from portico.model.context import LOCAL
 from portico.model.errors import McpError, PorticoError
 from portico.model.wording import counted
 from portico.providers.rounds import check_answer
-from portico.providers.task_answers import typed_answer
+from portico.task_protocol.task_answers import typed_answer
 from portico.tasks.record import CANCELLED, QUEUED, TaskQuestion, TaskRecord, TaskRefused
 
 if TYPE_CHECKING:

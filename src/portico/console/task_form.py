@@ -11,7 +11,7 @@ from portico.console.render import Screen, Ticker
 from portico.console.task_views import short, tool_of
 from portico.model.errors import PorticoError
 from portico.model.methods import ELICIT, SAMPLE
-from portico.providers.task_answers import question_text, typed_answer, until_closed
+from portico.task_protocol.task_answers import question_text, typed_answer, until_closed
 from portico.tasks.record import TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from portico.model.context import LOCAL
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 from portico.protocol.codec import NO_RAW, decoded
-from portico.providers.task_answers import question_text
-from portico.providers.task_wire import agent_of, error_of, reason_of, result_of
+from portico.task_protocol.task_answers import question_text
+from portico.task_protocol.task_wire import agent_of, error_of, reason_of, result_of
 from portico.tasks.record import (
     COMPLETED,
     ID_PREFIX,

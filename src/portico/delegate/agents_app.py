@@ -14,8 +14,8 @@ from portico.delegate.stored_delegation import call_of
 from portico.delegate.worktree_folder import WorktreeFolders
 from portico.model.errors import McpError
 from portico.model.types import Link
-from portico.providers.task_host import LinkedRunner, TaskHost
-from portico.providers.task_tools import TaskTools
+from portico.task_protocol.task_host import LinkedRunner, TaskHost
+from portico.task_protocol.task_tools import TaskTools
 
 _KIND = "delegate@agents"
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from portico.providers.task_tool_definitions import hints
+from portico.task_protocol.task_tool_definitions import hints
 
 if TYPE_CHECKING:
     from portico.config.agents_schema import AgentEntry, AgentsConfig

@@ -41,9 +41,9 @@ from portico.model.errors import TargetError
 from portico.model.methods import ELICIT
 from portico.process.family import Family
 from portico.protocol.codec import encode
-from portico.providers.answer_choices import ANSWERS
-from portico.providers.task_answers import FOR_MODEL
 from portico.state.background import Background
+from portico.task_protocol.answer_choices import ANSWERS
+from portico.task_protocol.task_answers import FOR_MODEL
 from portico.tasks.record import COMPLETED, STARTING
 from portico.tasks.work import ORPHANED, TaskOutcome, Work
 

@@ -22,12 +22,12 @@ from portico.model.errors import ToolError
 from portico.model.wording import counted
 from portico.protocol.codec import encode
 from portico.protocol.result_fields import with_notes
-from portico.providers.task_call import OwnTask
-from portico.providers.task_host import FindTasks, stored
 from portico.providers.task_mode import OWN
-from portico.providers.task_tools import TaskTools
-from portico.providers.task_wire import agent_of
 from portico.server import Server
+from portico.task_protocol.task_call import OwnTask
+from portico.task_protocol.task_host import FindTasks, stored
+from portico.task_protocol.task_tools import TaskTools
+from portico.task_protocol.task_wire import agent_of
 from portico.tasks.record import TaskRecord
 
 

@@ -21,8 +21,8 @@ from portico.protocol.codec import decoded, encode, error_response
 from portico.protocol.eras import members, with_capabilities
 from portico.protocol.listen import change_message
 from portico.protocol.tasks import is_about_task
-from portico.providers.task_tool_definitions import TASK_TOOL_NAMES
 from portico.state.pending import after
+from portico.task_protocol.task_tool_definitions import TASK_TOOL_NAMES
 
 DELEGATION_TOOLS = frozenset((*AGENT_TOOL_NAMES, *TASK_TOOL_NAMES))
 """The tools of an agent that may delegate further; they show it its own tasks only."""

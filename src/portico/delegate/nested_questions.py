@@ -13,9 +13,9 @@ import msgspec
 
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode
-from portico.providers.task_answers import is_for_person, until_closed
-from portico.providers.task_changes import task_changes
 from portico.state.background import Background
+from portico.task_protocol.task_answers import is_for_person, until_closed
+from portico.task_protocol.task_changes import task_changes
 from portico.tasks.record import TaskQuestion, TaskRecord
 from portico.tasks.work import Work
 

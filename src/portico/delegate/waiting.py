@@ -13,11 +13,11 @@ from portico.model.context import Context
 from portico.model.errors import ToolError
 from portico.protocol.received_results import ReceivedToolResult
 from portico.protocol.result_fields import with_notes
-from portico.providers.task_answers import question_notes, settled_task
-from portico.providers.task_call import OwnTask
-from portico.providers.task_changes import task_changes
-from portico.providers.task_host import stored
-from portico.providers.task_wire import agent_of, reason_of, result_of
+from portico.task_protocol.task_answers import question_notes, settled_task
+from portico.task_protocol.task_call import OwnTask
+from portico.task_protocol.task_changes import task_changes
+from portico.task_protocol.task_host import stored
+from portico.task_protocol.task_wire import agent_of, reason_of, result_of
 from portico.tasks.record import COMPLETED, TaskRecord
 
 if TYPE_CHECKING:

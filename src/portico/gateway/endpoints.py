@@ -23,8 +23,8 @@ from portico.observe.observing import observing
 
 if TYPE_CHECKING:
     from portico.gateway.gateway_tasks import GatewayTasks
-    from portico.providers.lazy_task_link import LazyTaskLink
-    from portico.providers.task_host import TaskHost
+    from portico.task_protocol.lazy_task_link import LazyTaskLink
+    from portico.task_protocol.task_host import TaskHost
 
 IN_FOLDER = "@"
 """Precedes the folder of its clients in the name of an endpoint."""
@@ -227,7 +227,7 @@ class GatewayEndpoints:
         at = self._in_folder(f"{'search' if searches else 'all'}:{group or ''}")
         tasks = self._merged_tasks(exposure, at)
         if tasks is not None and metatools is not None:
-            from portico.providers.task_tools import TaskTools
+            from portico.task_protocol.task_tools import TaskTools
 
             providers.append(TaskTools(self._tasks_host, at))
         first = [] if metatools is None else [metatools.unwrapping]

@@ -22,8 +22,8 @@ from portico.model.offer import KINDS, Listed, Offer
 from portico.model.types import Change
 from portico.protocol.codec import encode
 from portico.protocol.tasks import without_tasks
-from portico.providers.task_tool_definitions import task_tools
 from portico.state.hub import ChangeHub
+from portico.task_protocol.task_tool_definitions import task_tools
 
 _KINDS = ("tools", "resources", "prompts")
 FIRST_LIST_TIMEOUT_S = 10.0

@@ -17,16 +17,16 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask
 from portico.model.types import LinkedEndpoint
-from portico.providers.lazy_task_link import LazyTaskLink
 from portico.providers.task_mode import NO_TASKS, TaskMode, TaskSupport
-from portico.providers.task_policy import TaskTerms
+from portico.task_protocol.lazy_task_link import LazyTaskLink
+from portico.task_protocol.task_policy import TaskTerms
 from portico.upstream.relay import FinishTask
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
-    from portico.providers.remote_task import RemoteTask, TaskRelay
-    from portico.providers.task_endpoint import TaskEndpoint
-    from portico.providers.task_host import TaskHost
+    from portico.task_protocol.remote_task import RemoteTask, TaskRelay
+    from portico.task_protocol.task_endpoint import TaskEndpoint
+    from portico.task_protocol.task_host import TaskHost
     from portico.tasks.store import TaskStore
     from portico.tasks.work import Runner
     from portico.tasks.worker import TaskWorker
@@ -75,8 +75,8 @@ class GatewayTasks:
     @cached_property
     def host(self) -> "TaskHost":
         """The worker and its runners."""
-        from portico.providers.remote_task import RemoteTaskRunner
-        from portico.providers.task_host import TaskHost
+        from portico.task_protocol.remote_task import RemoteTaskRunner
+        from portico.task_protocol.task_host import TaskHost
 
         host = TaskHost(self._make_worker(), self._scope)
         host.calls.find = self._linked
@@ -127,7 +127,7 @@ class GatewayTasks:
         return made
 
     def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskEndpoint":
-        from portico.providers.task_endpoint import TaskEndpoint
+        from portico.task_protocol.task_endpoint import TaskEndpoint
 
         return TaskEndpoint(lambda: self.host, at, policy)
 

@@ -33,9 +33,9 @@ from portico.upstream.upstream import Upstream
 if TYPE_CHECKING:
     from portico.gateway.folder_registry import FolderRegistry
     from portico.gateway.gateway_tasks import GatewayTasks
-    from portico.providers.lazy_task_link import LazyTaskLink
     from portico.search.index import Hit
     from portico.search.searcher import Searcher
+    from portico.task_protocol.lazy_task_link import LazyTaskLink
 
 MAX_FOLDERS = 64
 """The limit of folders with servers of their own; each may have a process of every server."""

@@ -11,16 +11,16 @@ from portico.model.tasking import CreatedTask, TaskWish
 from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.result_fields import identified, noted_result
-from portico.providers.promotion import PromotableCall, Run
-from portico.providers.task_call import stored_call, with_key
-from portico.providers.task_changes import finished_task
-from portico.providers.task_plan import Plan, Step
-from portico.providers.task_wire import late_response, outcome_of
+from portico.task_protocol.promotion import PromotableCall, Run
+from portico.task_protocol.task_call import stored_call, with_key
+from portico.task_protocol.task_changes import finished_task
+from portico.task_protocol.task_plan import Plan, Step
+from portico.task_protocol.task_wire import late_response, outcome_of
 from portico.tasks.record import TaskRecord, new_key
 from portico.tasks.work import TaskOutcome
 
 if TYPE_CHECKING:
-    from portico.providers.task_endpoint import TaskEndpoint
+    from portico.task_protocol.task_endpoint import TaskEndpoint
 
 
 class ClientCall(PromotableCall):

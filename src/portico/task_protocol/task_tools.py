@@ -24,23 +24,23 @@ from portico.providers.rounds import (
     Suspended,
     check_answer,
 )
-from portico.providers.stored_results import StoredResults
-from portico.providers.task_answers import (
+from portico.task_protocol.stored_results import StoredResults
+from portico.task_protocol.task_answers import (
     question_notes,
     question_text,
     settled_task,
     typed_answer,
 )
-from portico.providers.task_changes import finished_task
-from portico.providers.task_host import FindTasks, stored
-from portico.providers.task_tool_definitions import (
+from portico.task_protocol.task_changes import finished_task
+from portico.task_protocol.task_host import FindTasks, stored
+from portico.task_protocol.task_tool_definitions import (
     CANCEL_TASK,
     LIST_TASKS,
     MAX_WAIT_S,
     TASK_STATUS,
     task_tools,
 )
-from portico.providers.task_wire import agent_of, error_of, result_of, tool_in
+from portico.task_protocol.task_wire import agent_of, error_of, result_of, tool_in
 from portico.tasks.record import COMPLETED, INTERRUPTED, TaskQuestion, TaskRecord
 
 TASK_KEY = "portico/task"

@@ -2,9 +2,9 @@
 
 from itertools import product
 
-from portico.providers import task_plan
 from portico.providers.task_mode import TaskSupport
-from portico.providers.task_plan import Facts, Plan, Step, TaskClient, plan
+from portico.task_protocol import task_plan
+from portico.task_protocol.task_plan import Facts, Plan, Step, TaskClient, plan
 
 BOTH = (False, True)
 FACTS = [

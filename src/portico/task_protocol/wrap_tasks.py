@@ -10,15 +10,15 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask
 from portico.protocol.tasks import support_of
-from portico.providers.lazy_task_link import LazyTaskLink
 from portico.providers.task_mode import TaskMode, TaskSupport
-from portico.providers.task_policy import TaskPolicy, TaskTerms
 from portico.state.report import report
+from portico.task_protocol.lazy_task_link import LazyTaskLink
+from portico.task_protocol.task_policy import TaskPolicy, TaskTerms
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
-    from portico.providers.task_endpoint import TaskEndpoint
-    from portico.providers.task_host import TaskHost
+    from portico.task_protocol.task_endpoint import TaskEndpoint
+    from portico.task_protocol.task_host import TaskHost
     from portico.tasks.record import TaskRecord
     from portico.tasks.store import TaskStore
     from portico.tasks.worker import TaskWorker
@@ -55,7 +55,7 @@ class WrapTasks(TaskPolicy):
         self._look()
 
     def _endpoint(self) -> "TaskEndpoint":
-        from portico.providers.task_endpoint import TaskEndpoint
+        from portico.task_protocol.task_endpoint import TaskEndpoint
 
         relay = self._upstream.relay if self._alone else None
         return TaskEndpoint(
@@ -68,8 +68,8 @@ class WrapTasks(TaskPolicy):
     @cached_property
     def host(self) -> "TaskHost":
         """The follower of the server's tasks, created when there is a first one."""
-        from portico.providers.remote_task import RemoteTaskRunner
-        from portico.providers.task_host import TaskHost
+        from portico.task_protocol.remote_task import RemoteTaskRunner
+        from portico.task_protocol.task_host import TaskHost
         from portico.tasks.worker import TaskWorker
 
         self._worker = TaskWorker(

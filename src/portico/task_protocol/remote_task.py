@@ -27,7 +27,9 @@ from portico.model.version import LATEST_LEGACY, MODERN, Version, version_of
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
 from portico.protocol.tasks import with_tasks
-from portico.providers.task_call import (
+from portico.state.background import Background
+from portico.state.store_error import StoreError
+from portico.task_protocol.task_call import (
     HandlerTask,
     InTask,
     StoredCall,
@@ -35,15 +37,13 @@ from portico.providers.task_call import (
     call_context,
     kept_call,
 )
-from portico.providers.task_wire import late_response, outcome_of
-from portico.state.background import Background
-from portico.state.store_error import StoreError
+from portico.task_protocol.task_wire import late_response, outcome_of
 from portico.tasks.record import CANCELLED, INTERRUPTED, TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, LeaseLost, TaskOutcome, Work, failed_outcome
 from portico.upstream.attributed_questions import named_question
 
 if TYPE_CHECKING:
-    from portico.providers.task_host import TaskHost
+    from portico.task_protocol.task_host import TaskHost
 
 MAX_FOLLOW_S = 24 * 3600.0
 """How long a task is followed if its server does not limit it."""

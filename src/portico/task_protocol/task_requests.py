@@ -20,14 +20,14 @@ from portico.protocol.eras import (
     needed_capability,
 )
 from portico.protocol.result_fields import identified
-from portico.providers import task_wire
 from portico.providers.rounds import check_answer
-from portico.providers.stored_results import StoredResults
-from portico.providers.task_call import context_capabilities
-from portico.providers.task_changes import task_changes
-from portico.providers.task_host import FindTasks, stored
-from portico.providers.task_policy import declares_tasks
 from portico.state.background import Background
+from portico.task_protocol import task_wire
+from portico.task_protocol.stored_results import StoredResults
+from portico.task_protocol.task_call import context_capabilities
+from portico.task_protocol.task_changes import task_changes
+from portico.task_protocol.task_host import FindTasks, stored
+from portico.task_protocol.task_policy import declares_tasks
 from portico.tasks.record import TaskQuestion, TaskRecord, TaskRefused
 
 _CANCEL_S = 5.0

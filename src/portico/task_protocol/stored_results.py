@@ -10,9 +10,9 @@ from portico.model.types import LinkedEndpoint
 from portico.model.version import LATEST_LEGACY, version_of
 from portico.protocol.codec import decoded, encode
 from portico.protocol.result_fields import error_result
-from portico.providers.task_call import StoredCall, call_request
-from portico.providers.task_host import FindTasks, stored
-from portico.providers.task_wire import late_response, outcome_of, stored_payload
+from portico.task_protocol.task_call import StoredCall, call_request
+from portico.task_protocol.task_host import FindTasks, stored
+from portico.task_protocol.task_wire import late_response, outcome_of, stored_payload
 from portico.tasks.record import COMPLETED, FAILED, TaskRecord
 from portico.tasks.work import TaskOutcome
 

@@ -13,9 +13,9 @@ from portico.model.errors import AskError, InvalidParams, McpError, Registration
 from portico.model.methods import ELICIT, SAMPLE
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import declares, needed_capability
-from portico.providers.answer_choices import choices_of, choices_text, chosen
-from portico.providers.task_changes import task_changes
-from portico.providers.task_host import stored
+from portico.task_protocol.answer_choices import choices_of, choices_text, chosen
+from portico.task_protocol.task_changes import task_changes
+from portico.task_protocol.task_host import stored
 from portico.tasks.record import TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:

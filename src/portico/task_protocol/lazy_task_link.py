@@ -10,7 +10,7 @@ from portico.model.message import Request
 from portico.model.types import Answer, Handler, LinkedEndpoint
 
 if TYPE_CHECKING:
-    from portico.providers.task_endpoint import TaskEndpoint
+    from portico.task_protocol.task_endpoint import TaskEndpoint
 
 
 class LazyTaskLink:

@@ -14,17 +14,17 @@ from portico.model.version import Version
 from portico.protocol.codec import encode
 from portico.protocol.eras import members
 from portico.protocol.tasks import TASK, TASKS, task_id
-from portico.providers import task_wire
-from portico.providers.client_call import ClientCall
-from portico.providers.promotion import Run
-from portico.providers.stored_results import StoredResults
-from portico.providers.task_call import OwnTask, SubmittedCall, kept_call, stored_call
-from portico.providers.task_changes import finished_task
-from portico.providers.task_host import FindTasks, stored
-from portico.providers.task_plan import Facts, Plan, Step, TaskClient, plan
-from portico.providers.task_policy import TaskPolicy, TaskTerms, declares_tasks
-from portico.providers.task_requests import TaskMethod, TaskRequests
 from portico.state.store_error import StoreError
+from portico.task_protocol import task_wire
+from portico.task_protocol.client_call import ClientCall
+from portico.task_protocol.promotion import Run
+from portico.task_protocol.stored_results import StoredResults
+from portico.task_protocol.task_call import OwnTask, SubmittedCall, kept_call, stored_call
+from portico.task_protocol.task_changes import finished_task
+from portico.task_protocol.task_host import FindTasks, stored
+from portico.task_protocol.task_plan import Facts, Plan, Step, TaskClient, plan
+from portico.task_protocol.task_policy import TaskPolicy, TaskTerms, declares_tasks
+from portico.task_protocol.task_requests import TaskMethod, TaskRequests
 from portico.tasks.record import ID_PREFIX, TaskRecord, new_key
 from portico.tasks.work import TaskOutcome, Work
 from portico.upstream.pending_request import MAX_TASK_S
@@ -259,7 +259,7 @@ class TaskEndpoint:
 
     def remote_input(self, call: Request, context: Context, created: CreatedTask) -> bytes:
         """Return the input of the task that follows the one that a server has created."""
-        from portico.providers.remote_task import remote_input
+        from portico.task_protocol.remote_task import remote_input
 
         server, names = self.policy.server_of(context), self.policy.names_servers
         return remote_input(self.at, server, created, call, context, names_servers=names)
@@ -371,7 +371,7 @@ class TaskEndpoint:
                 following = self._requests.following(ours, context, send)
                 await stack.enter_async_context(following)
             if others and self.forwards is not None:
-                from portico.providers.task_listening import listening
+                from portico.task_protocol.task_listening import listening
 
                 listened = listening(self.forwards, others, request, send)
                 await stack.enter_async_context(listened)

@@ -19,7 +19,7 @@ from portico.model.version import version_of
 from portico.protocol.codec import NO_RAW, encode, mcp_error_response, notification
 from portico.protocol.eras import is_input_required, members, modern_question
 from portico.protocol.tasks import RELATED
-from portico.providers.task_wire import outcome_of, related
+from portico.task_protocol.task_wire import outcome_of, related
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, TaskOutcome, Work
 

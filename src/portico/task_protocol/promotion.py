@@ -10,9 +10,9 @@ from portico.model.message import Request, Response
 from portico.model.tasking import CreatedTask, RunningTask
 from portico.model.types import Answer, Handler
 from portico.protocol.codec import mcp_error_response
-from portico.providers.task_call import SUPPLIED, HandlerTask, TaskPeer, drive
 from portico.state.pending import Pending
 from portico.state.store_error import StoreError
+from portico.task_protocol.task_call import SUPPLIED, HandlerTask, TaskPeer, drive
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import TaskOutcome, Work
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.model.version import version_of
-from portico.providers.task_call import CallRunner, OwnTask, StoredCall, call_request
-from portico.providers.task_wire import late_response, outcome_of
 from portico.state.store_error import StoreError
+from portico.task_protocol.task_call import CallRunner, OwnTask, StoredCall, call_request
+from portico.task_protocol.task_wire import late_response, outcome_of
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import Runner, TaskOutcome, Work
 from portico.tasks.worker import TaskWorker

@@ -10,11 +10,11 @@ from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.types import LinkedEndpoint, Provider
 from portico.providers.functions import FunctionProvider
-from portico.providers.task_endpoint import TaskEndpoint
-from portico.providers.task_host import TaskHost
 from portico.providers.task_mode import NO_TASKS
-from portico.providers.task_policy import TaskPolicy, TaskTerms
 from portico.state.report import report
+from portico.task_protocol.task_endpoint import TaskEndpoint
+from portico.task_protocol.task_host import TaskHost
+from portico.task_protocol.task_policy import TaskPolicy, TaskTerms
 from portico.tasks.worker import TaskWorker
 
 if TYPE_CHECKING:
