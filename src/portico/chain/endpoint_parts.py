@@ -36,6 +36,8 @@ class TaskLink(Protocol):
 
     is_attentive: bool
     """True if it must see every call; else only those whose client mentions tasks."""
+    waits_for_catalog: bool
+    """True if it decides about a call by the catalog of the client, which must be known."""
     behind: LinkedEndpoint | None
     """The endpoint behind it, once its chain is folded."""
 

@@ -25,6 +25,7 @@ def entrance(
     """Return the handler in front of the links. A call that is hidden, or whose headers do not
     match it, never becomes a task."""
     tasked = links if tasks is None else tasks(links)
+    must_wait = hides is not None or (tasks is not None and tasks.waits_for_catalog)
 
     def enter(request: Request, context: Context) -> Answer:
         if request.method != "tools/call":
@@ -48,14 +49,14 @@ def entrance(
                 or request.params.find(b"\\u") >= 0
             )
         ):
-            return tasked(request, context) if hides is None else guarded(request, context)
+            return guarded(request, context) if must_wait else tasked(request, context)
         return links(request, context)
 
     def guarded(request: Request, context: Context) -> Answer:
         if source.catalog(request, context) is None:
             return later(request, context)
-        assert hides is not None
-        return terminus(request) if hides(request, context) else tasked(request, context)
+        is_hidden = hides is not None and hides(request, context)
+        return terminus(request) if is_hidden else tasked(request, context)
 
     def about_task(request: Request, context: Context) -> Answer:
         if not is_about_task(request.method):

@@ -122,7 +122,9 @@ class GatewayTasks:
 
     def link(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> LazyTaskLink:
         """Return the link of an endpoint."""
-        made = self._endpoints[at] = LazyTaskLink(lambda: self._endpoint(at, policy))
+        made = self._endpoints[at] = LazyTaskLink(
+            lambda: self._endpoint(at, policy), waits_for_catalog=False
+        )
         self.look()
         return made
 

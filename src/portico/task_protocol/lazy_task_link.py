@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 class LazyTaskLink:
     """A `TaskEndpoint` that is made when a call or a request is about tasks."""
 
-    def __init__(self, make: "Callable[[], TaskEndpoint]") -> None:
+    def __init__(
+        self, make: "Callable[[], TaskEndpoint]", *, waits_for_catalog: bool = True
+    ) -> None:
+        """`waits_for_catalog` unless its policy waits for the tools of a server itself."""
         self._make = make
+        self.waits_for_catalog = waits_for_catalog
         self._next: Handler | None = None
         self.is_attentive = False
         """True if calls may become tasks that their clients do not mention."""

@@ -38,6 +38,8 @@ Send = Callable[[bytes], Awaitable[None]]
 class TaskEndpoint:
     """The tasks of the clients of one endpoint: its link, and the source of its notifications."""
 
+    waits_for_catalog = True
+
     def __init__(
         self,
         host: FindTasks,
