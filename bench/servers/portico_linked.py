@@ -1,18 +1,21 @@
 """A Portico command in its own program, behind LINKS links: LINKS COMMAND WORDS...
 
-The links do nothing but pass on; LINKS is their number, or `async` for one that is `async def`.
+The links do nothing but pass on; LINKS is their number, `async` for one that is `async def`, or
+`approve` for the example of that name, with all tools marked as read-only.
 The command `member` is `serve` with a server of this program.
 """
 
 import sys
 
 import portico
+from examples.approve import Approve
 from portico.model.context import Context
 from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler
+from portico.model.offer import Offer
+from portico.model.types import Answer, Handler, Link
 
 MEMBER = "bench"
-ASYNC = "async"
+ASYNC, APPROVE = "async", "approve"
 """In place of the number of links."""
 
 
@@ -34,9 +37,22 @@ def awaiting(next: Handler) -> Handler:
     return handle
 
 
+class Trusting(Approve):
+    """The example, as if no tool changed anything."""
+
+    def view(self, offer: Offer) -> Offer:
+        """Note that all tools only read."""
+        self._reads = dict.fromkeys(offer.listed("tools").keys, True)
+        return offer
+
+
 def main(count: str, command: str, *words: str) -> int:
     """Serve until the client leaves."""
-    links = [awaiting] if count == ASYNC else [passing] * int(count)
+    links: list[Link] = [passing] * (int(count) if count.isdecimal() else 0)
+    if count == ASYNC:
+        links = [awaiting]
+    elif count == APPROVE:
+        links = [Trusting()]
     if command == "member":
         from bench.servers.portico_server import server
 

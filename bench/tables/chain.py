@@ -11,7 +11,7 @@ from bench.process import Workspace
 from bench.report import Budget, Section, Table, at_most
 from bench.rounds import Samples, interleaved
 from bench.scale import Scale
-from bench.servers.portico_linked import ASYNC, MEMBER
+from bench.servers.portico_linked import APPROVE, ASYNC, MEMBER
 from bench.tables.wrap_drive import ProxyPipe
 from bench.workload import WrongAnswer, tools
 
@@ -20,6 +20,7 @@ HEADING = "Links and members"
 _FLOOR, _RUN, _WRAP, _SERVE = STDIO_FLOOR.name, "run", "wrap", "serve, execute_tool"
 _MEMBER = f"{_SERVE} of a member"
 _BUDGETED = f"{_SERVE}, sync_budget_s set"
+_APPROVED = f"{_SERVE}, an approval link that does not ask"
 _WITHOUT, _WITH, _AWAITING = "", ", a link", ", an async link"
 _LINKS = {_WITHOUT: "0", _WITH: "1", _AWAITING: ASYNC}
 _CALL, _LIST = "call", "list"
@@ -37,9 +38,10 @@ _ABOUT = (
     "for a call of an upstream. The program is the same without it. The list of `serve` has its "
     "own tools only.",
     "With `sync_budget_s` a call that takes longer becomes a task; these are faster.",
+    "The approval link is `examples/approve.py`, and every tool is marked as read-only.",
     f"A member is a server inside the gateway's process, with the function of `{_RUN}`.",
     f"Budgets in microseconds assume a floor of {_FLOOR_US} us a call, and are scaled to the floor "
-    "of this run; that of `sync_budget_s` is not.",
+    "of this run; those of `sync_budget_s` and of approvals are not.",
 )
 
 
@@ -95,6 +97,8 @@ def servers(fleet: Fleet) -> Iterator[tuple[str, PipeServer]]:
     yield _MEMBER, member(fleet)
     budgeted = fleet.program(_BUDGETED, _program("0", "serve"), "--alone", budgeted=True)
     yield _BUDGETED, GatewayPipe(budgeted, fleet)
+    approved = fleet.program(_APPROVED, _program(APPROVE, "serve"), "--alone")
+    yield _APPROVED, GatewayPipe(approved, fleet)
 
 
 def member(fleet: Fleet) -> GatewayPipe:
@@ -126,13 +130,16 @@ def _table(samples: Samples) -> Table:
             rows.append([name, *_cells(samples, name), *map(_added, added)])
     more = samples.difference(_MEMBER, _RUN, _CALL)
     rows.append([_MEMBER, *_cells(samples, _MEMBER), f"{_added(more)} to {_RUN}", "-"])
-    rows.append([_BUDGETED, *_cells(samples, _BUDGETED), _added(_budget_us(samples)), "-"])
+    rows += [
+        [name, *_cells(samples, name), _added(_more(samples, name)), "-"]
+        for name in (_BUDGETED, _APPROVED)
+    ]
     columns = ("", _CALL, _LIST, "added to a call", "added to a list")
     return Table("CPU us over stdio, on one core", columns, rows)
 
 
-def _budget_us(samples: Samples) -> float | None:
-    return samples.difference(_BUDGETED, _SERVE, _CALL)
+def _more(samples: Samples, row: str) -> float | None:
+    return samples.difference(row, _SERVE, _CALL)
 
 
 def _cells(samples: Samples, row: str) -> list[str]:
@@ -174,7 +181,10 @@ def budgets(samples: Samples) -> list[Budget]:
     )
     member = _budget(samples, promise, more, _MEMBER_US)
     promise = f"{_BUDGETED}: what it adds to the CPU of a fast call, on one core"
-    return [*links, member, at_most(promise, _budget_us(samples), _BUDGETED_US, " us"), echo]
+    budgeted = at_most(promise, _more(samples, _BUDGETED), _BUDGETED_US, " us")
+    promise = f"{_APPROVED}: what it adds to the CPU of a call, on one core"
+    approved = at_most(promise, _more(samples, _APPROVED), _LINK_US, " us")
+    return [*links, member, budgeted, approved, echo]
 
 
 def _budget(samples: Samples, promise: str, us: float | None, limit_us: float) -> Budget:

@@ -95,7 +95,8 @@ class Server(Registration):
             cache_scope=cache_scope,
             page_size=page_size,
         )
-        rounds = Rounds(os.urandom(KEY_SIZE) if state_key is None else state_key)
+        self._state_key = os.urandom(KEY_SIZE) if state_key is None else state_key
+        rounds = Rounds(self._state_key)
         functions = FunctionProvider(name, rounds=rounds, report=failed)
         functions.capabilities = declared
         functions.call_timeout_s = call_timeout_s
@@ -171,7 +172,9 @@ class Server(Registration):
     def endpoint(self, links: Sequence[Link] = ()) -> ChainEndpoint:
         """Create an endpoint of this server behind its own links; there may be several. Raises
         NameClash if a link adds a name that the server has."""
-        endpoint = ChainEndpoint(self._source, self._providers, links, failed)
+        endpoint = ChainEndpoint(
+            self._source, self._providers, links, failed, state_key=self._state_key
+        )
         endpoint.check_names()
         self._endpoints.add(endpoint)
         self._enable_tasks()

@@ -10,6 +10,7 @@ import pytest
 from examples.redact import link as redact
 from portico import Answer, Context, Handler, Link, McpError, Only, Request, Response, Server, after
 from portico.chain.endpoint import ChainEndpoint
+from portico.model.session import Session
 from portico.model.version import BY_TEXT
 from portico.protocol.codec import encode
 from portico.protocol.inbound import read
@@ -59,7 +60,14 @@ def make(store: TaskStore) -> Server:
 class Caller:
     """A client of one endpoint, in either era."""
 
-    def __init__(self, endpoint: ChainEndpoint, version: str, store: TaskStore) -> None:
+    def __init__(
+        self,
+        endpoint: ChainEndpoint,
+        version: str,
+        store: TaskStore,
+        able: dict[str, Any] | None = None,
+    ) -> None:
+        self._able = {**ABLE, **(able or {})}
         self._endpoint = endpoint
         self._store = store
         self.modern = version == MODERN
@@ -69,8 +77,12 @@ class Caller:
         self, method: str, headers: dict[str, str] | None = None, **params: Any
     ) -> dict[str, Any]:
         """The whole answer to a request."""
-        message = modern(method, params, ABLE) if self.modern else request(method, params)
-        context = Context(version=BY_TEXT[self._version])
+        message = modern(method, params, self._able) if self.modern else request(method, params)
+        session = None
+        if not self.modern:
+            session = Session(lambda _: None)
+            session.capabilities = self._able
+        context = Context(version=BY_TEXT[self._version], session=session)
         made = read(encode(message), BY_TEXT[self._version], None)
         assert isinstance(made, Request)
         context.headers = headers
@@ -82,9 +94,9 @@ class Caller:
         more: dict[str, Any] = {} if self.modern else {"task": {}}
         return await self.ask("tools/call", headers, name=tool, arguments=arguments, **more)
 
-    async def begin(self, tool: str) -> str:
+    async def begin(self, tool: str, **arguments: Any) -> str:
         """Begin a task; its id."""
-        result = (await self.call(tool))["result"]
+        result = (await self.call(tool, **arguments))["result"]
         id: str = (result if self.modern else result["task"])["taskId"]
         return id
 

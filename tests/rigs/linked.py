@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import portico
+from examples.approve import link as approves
 from examples.redact import link as redacts
 from portico import Answer, Context, Handler, Link, McpError, Offer, Only, Request, Response
 
@@ -131,6 +132,7 @@ LINKS: dict[str, Link] = {
     "hides-lookup": Only(tools=["*"], without=["*lookup"]),
     "refuses": refuses,
     "redacts": redacts,
+    "approves": approves,
     "adds": Adds(),
     "shadows": Shadows(),
     "raises": Raises(),

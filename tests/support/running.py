@@ -21,10 +21,12 @@ EVERYTHING = ROOT / "examples" / "everything.py"
 FEATURES = ROOT / "tests" / "interop" / "servers" / "features.py"
 PLAIN = ("-m", "portico")
 """Runs a command of Portico."""
-LINKED, HIDING, REDACTING = [
-    (str(ROOT / "tests" / "rigs" / "linked.py"), link) for link in ("noop", "hiding", "redacts")
+LINKED, HIDING, REDACTING, APPROVING = [
+    (str(ROOT / "tests" / "rigs" / "linked.py"), link)
+    for link in ("noop", "hiding", "redacts", "approves")
 ]
-"""Run one behind a link that passes everything on, hides what is not called open, or redacts."""
+"""Run one behind a link that passes everything on, hides what is not called open, redacts, or asks
+for approval."""
 WAIT_S = 60.0
 """How long anything may take before it counts as a hang; a busy machine is slow, not hung."""
 

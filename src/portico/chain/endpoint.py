@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from portico.chain.core import Core, responding
 from portico.chain.endpoint_parts import CatalogSource, TaskLink
 from portico.chain.entrance import Hides, entrance
-from portico.chain.fold import CATALOG_UNKNOWN, fold, fold_links, terminus
+from portico.chain.fold import CATALOG_UNKNOWN, Bind, fold, fold_links, terminus
 from portico.model.context import Context
 from portico.model.errors import McpError
 from portico.model.message import Request, Response
@@ -41,11 +41,14 @@ class ChainEndpoint:
         before: Sequence[Link] = (),
         warn: Callable[[str], None] | None = None,
         tasks: TaskLink | None = None,
+        state_key: bytes | None = None,
     ) -> None:
         """`observe` is a link outside all others, which sees failures as responses; `first` are
         Portico's own links, before those of the user; `before` are further ones, which only the
         user's links need; `warn` reports name clashes; `tasks` is the link before those of the
-        user that makes calls tasks."""
+        user that makes calls tasks; `state_key` seals the states of links that ask."""
+        self._state_key = state_key
+        self._rounds: Bind | None = None
         self._whole = source
         self._providers = providers
         self._report = report
@@ -100,11 +103,19 @@ class ChainEndpoint:
 
         return offers_behind(self._whole, Views(links, self._report, self._warn))
 
+    def _bind_links(self) -> Bind:
+        """Let the links ask; a state of theirs is valid as long as this endpoint is."""
+        if self._rounds is None:
+            from portico.chain.link_rounds import LinkRounds  # without links, no start needs it
+
+            self._rounds = LinkRounds(self._state_key).bind
+        return self._rounds
+
     def _fold(self, links: Sequence[Link], filtered: "FilteredOffers | None") -> Handler:
         """Fold the chain, and only then use its views: a link may raise."""
         source = self._whole if filtered is None else _source_of(self._whole, filtered)
         core = Core(source, self._providers, self._tasks)
-        linked = _folded(links, core.answer, filtered)
+        linked = _folded(links, core.answer, filtered, self._bind_links() if links else None)
         handler = entrance(
             source, linked, self._tasks, None if filtered is None else _hides(filtered)
         )
@@ -161,12 +172,17 @@ def _source_of(whole: CatalogSource, filtered: "FilteredOffers") -> CatalogSourc
     return filtered if isinstance(filtered, FilteredCatalogs) else whole
 
 
-def _folded(links: Sequence[Link], core: Handler, filtered: "FilteredOffers | None") -> Handler:
+def _folded(
+    links: Sequence[Link],
+    core: Handler,
+    filtered: "FilteredOffers | None",
+    rounds: Bind | None,
+) -> Handler:
     if filtered is None:
-        return fold_links(links, core)
+        return fold_links(links, core, rounds)
     from portico.chain.views import guarded_fold
 
-    return guarded_fold(links, core, filtered)
+    return guarded_fold(links, core, filtered, rounds)
 
 
 def _use(whole: CatalogSource, filtered: "FilteredOffers | None") -> None:

@@ -1,9 +1,10 @@
 """The fold of links around a handler, and the terminus of every chain."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutine
-from typing import Any
+from typing import Any, TypeGuard
 
+from portico.chain.link_place import PLACE, LinkPlace
 from portico.model.context import Context
 from portico.model.errors import (
     INVALID_PARAMS,
@@ -16,6 +17,10 @@ from portico.model.message import NOTHING, Request, Response
 from portico.model.types import Answer, Handler, Link
 from portico.protocol.codec import error_response, mcp_error_response
 
+Bind = Callable[[Handler], Handler]
+"""Binds the contexts that links get."""
+COMPONENT = "portico_component"
+"""The attribute of a link that was loaded from a file: the name of its component."""
 CATALOG_UNKNOWN = "the catalog of this server is not known yet; retry later"
 
 
@@ -27,12 +32,55 @@ def fold(links: Sequence[Link], innermost: Handler) -> Handler:
     return handler
 
 
-def fold_links(links: Sequence[Link], innermost: Handler) -> Handler:
-    """Wrap a handler in links of the user; each gets the McpErrors behind it as answers."""
-    handler = innermost
-    for link in reversed(links):
-        handler = folded(link, answering(handler))
-    return handler
+def fold_links(
+    links: Sequence[Link], innermost: Handler, rounds: Bind | None = None, position: str = ""
+) -> Handler:
+    """Wrap a handler in links of the user; each gets the McpErrors behind it as answers. `rounds`
+    binds the contexts of an endpoint, so that links can ask; links that are part of another one
+    have its `position` instead."""
+    if not links:
+        return innermost
+    handler = answering(innermost if rounds is None else reached(innermost))
+    for number, link in reversed(list(enumerate(links))):
+        handler = placed(folded(link, handler), f"{position}{number}", link)
+    return handler if rounds is None else rounds(handler)
+
+
+def reached(handler: Handler) -> Handler:
+    """Note in the context that a request has passed all links."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        context.is_reached = True
+        return handler(request, context)
+
+    return handle
+
+
+def placed(handler: Handler, position: str, link: Link) -> Handler:
+    """Return McpErrors of a link as answers, and let its questions be its own."""
+    name = component_name(link)
+
+    def answer(request: Request, context: Context) -> Answer:
+        try:
+            answer = handler(request, context)
+        except McpError as error:
+            return _refusal(request, error)
+        if not iscoroutine(answer) or answer.cr_code in _AWAITED:
+            return answer
+        # The link itself waits, and may ask.
+        return _linked(answer, LinkPlace(position, name, request, context))
+
+    return answer
+
+
+async def _linked(answer: Awaitable[Response], place: LinkPlace) -> Response:
+    token = PLACE.set(place)
+    try:
+        return await answer
+    except McpError as error:
+        return _refusal(place.request, error)
+    finally:
+        PLACE.reset(token)
 
 
 def folded(link: Link, next: Handler) -> Handler:
@@ -53,16 +101,25 @@ def answering(handler: Handler) -> Handler:
             answer = handler(request, context)
         except McpError as error:
             return _refusal(request, error)
-        return _awaited(answer, request) if iscoroutine(answer) else answer
+        return _passed_on(answer, request) if iscoroutine(answer) else answer
 
     return answer
 
 
-async def _awaited(answer: Awaitable[Response], request: Request) -> Response:
+async def _passed_on(answer: Awaitable[Response], request: Request) -> Response:
     try:
         return await answer
     except McpError as error:
         return _refusal(request, error)
+
+
+def is_waiting(answer: Answer) -> TypeGuard[Awaitable[Response]]:
+    """True for the answer of a link that waits itself, and does not only pass one on."""
+    return iscoroutine(answer) and answer.cr_code is _linked.__code__
+
+
+_AWAITED = (_linked.__code__, _passed_on.__code__)
+"""Answers that a link has only passed on."""
 
 
 def _refusal(request: Request, error: McpError) -> Response:
@@ -72,6 +129,11 @@ def _refusal(request: Request, error: McpError) -> Response:
 def link_name(link: Any) -> str:
     """Return the name of a link for messages: that of its function or class."""
     return str(getattr(link, "__name__", None) or type(link).__name__)
+
+
+def component_name(link: Any) -> str:
+    """Return the name of a link for people: that of its component, or of its function or class."""
+    return str(getattr(link, COMPONENT, "") or link_name(link))
 
 
 def _place_of(link: Any) -> str:

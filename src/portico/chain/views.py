@@ -5,7 +5,16 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
-from portico.chain.fold import CATALOG_UNKNOWN, answering, folded, link_name, terminus
+from portico.chain.fold import (
+    CATALOG_UNKNOWN,
+    Bind,
+    answering,
+    folded,
+    link_name,
+    placed,
+    reached,
+    terminus,
+)
 from portico.chain.visible_uris import VisibleUris
 from portico.model.context import Context
 from portico.model.errors import McpError, NameClash
@@ -229,14 +238,19 @@ def guarded(view: int, next: Handler, source: VisibleSource) -> Handler:
 
 
 def guarded_fold(
-    links: Sequence[Link], innermost: Handler, source: VisibleSource | None
+    links: Sequence[Link],
+    innermost: Handler,
+    source: VisibleSource | None,
+    rounds: Bind | None = None,
 ) -> Handler:
     """Wrap a handler in links, the first one outermost, with a guard before each that has a view.
     Without views, no `source` is needed."""
-    handler, view = innermost, 0
-    for link in reversed(links):
-        handler = folded(link, answering(handler))
+    if not links:
+        return innermost
+    handler, view = answering(innermost if rounds is None else reached(innermost)), 0
+    for number, link in reversed(list(enumerate(links))):
+        handler = placed(folded(link, handler), str(number), link)
         if source is not None and hasattr(link, "view"):
             handler = guarded(view, handler, source)
             view += 1
-    return handler
+    return handler if rounds is None else rounds(handler)

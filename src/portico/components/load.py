@@ -4,12 +4,14 @@ import os
 import sys
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from portico.chain.fold import COMPONENT
 from portico.chain.hooks import HOOKS, hooks
 from portico.components.classify import Component, ComponentError, read_head
 from portico.model.errors import PorticoError, RegistrationError
@@ -163,7 +165,7 @@ def _links_in(found: Mapping[str, Any], path: str) -> tuple[Link, ...]:
         why = f"`{next(iter(own))}` and a link have no order in one file"
         raise ComponentError(f"{path}: {why}; write `links = [hooks(...), ...]`")
     if own:
-        return (hooks(**own),)
+        return _checked([hooks(**own)], path)
     if "link" in found:
         return _checked([found["link"]], f"{path}:link")
     if "links" not in found:
@@ -186,6 +188,8 @@ def _checked(links: Sequence[Any], where: str) -> tuple[Link, ...]:
         elif not callable(link):
             why = f"{_kind(link)} is not a link; give a function that takes the next handler"
         else:
+            with suppress(AttributeError):  # an object with slots keeps the name of its class
+                setattr(link, COMPONENT, _stem(where.partition(":")[0]))
             continue
         raise ComponentError(f"{where}: {why}")
     return tuple(links)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from portico.catalog.merge import ItemRoute, Merged
 from portico.chain.fold import fold_links, link_name, terminus
+from portico.chain.link_rounds import LinkRounds
 from portico.chain.views import Views, guarded_fold
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.rewrite import reference_of
@@ -51,7 +52,7 @@ class MiddleLinks:
             is_earlier = request.method == "tools/call" and self._owner(request) in self._before
             return (self._later if is_earlier else next)(request, context)
 
-        linked = fold_links(self._links, behind_links)
+        linked = fold_links(self._links, behind_links, position=f"{len(self._before)}.")
 
         def handle(request: Request, context: Context) -> Answer:
             return (linked if self._sees(request) else next)(request, context)
@@ -148,7 +149,8 @@ class CompositionOrder:
         views = self._views(links)
         part = partial(self._part, frozenset(after))
         source = FilteredMerged(part, views, frozenset()) if views else None
-        return guarded_fold(links, partial(self._call_one_of, frozenset(after)), source)
+        rounds = LinkRounds().bind if links else None
+        return guarded_fold(links, partial(self._call_one_of, frozenset(after)), source, rounds)
 
     def _between(self, members: Sequence[str], passed: int) -> list[Link]:
         """Return the links between some members, without those already passed."""

@@ -47,7 +47,7 @@ class QualifiedLinks:
             own = self._renamed(request, self._own_name, self._own_uri)
             return terminus(request) if own is None else next(own, context)
 
-        links = fold_links(self._links, behind_links)
+        links = fold_links(self._links, behind_links, position="gateway.")
 
         def before_links(request: Request, context: Context) -> Answer:
             shown = self._renamed(request, self._shown_name, self._shown_uri)

@@ -119,6 +119,7 @@ class Context:
         "_counter",
         "_lifespan",
         "_made",
+        "_state",
         "calls",
         "cancelled",
         "created",
@@ -128,12 +129,14 @@ class Context:
         "downstream",
         "failure",
         "headers",
+        "is_over",
+        "is_reached",
+        "link_parts",
         "peer",
         "principal",
         "request",
         "server_info",
         "session",
-        "state",
         "target",
         "task_wish",
         "tasking",
@@ -182,7 +185,13 @@ class Context:
         """The number of calls of `call_tool` that led to this request."""
         self.calls: dict[str, Any] = {}
         """The calls of `call_tool` so far, which are sealed with the state."""
-        self.state: dict[str, Any] = {}
+        self.is_over = False
+        """True once the links have answered."""
+        self.is_reached = False
+        """True once a request has passed all links in this round."""
+        self.link_parts: Any = None
+        """The answers and states of links; None until there is a first question."""
+        self._state: dict[str, Any] | None = None
         self._asker: Asker | None = None
         self._counter = 0
         self._lifespan: LifespanValue | None = None
@@ -203,9 +212,33 @@ class Context:
         bound.server_info = self.server_info
         bound.downstream, bound.depth = self.downstream, self.depth
         bound.tasking = self.tasking
-        bound.state = state
+        bound._state = state
         bound._asker = asker
         return bound
+
+    def bind_links(self, asker: Asker, request: Request) -> None:
+        """Let the links that get this context ask."""
+        self._asker, self.request = asker, request
+        self.is_over = self.is_reached = False
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Data that is sealed and sent along from round to round; a link has its own."""
+        if self._state is None:
+            of_link = getattr(self._asker, "state", None)
+            if of_link is not None:
+                found: dict[str, Any] = of_link()
+                return found
+            self._state = {}
+        return self._state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        set_of_link = getattr(self._asker, "set_state", None)
+        if self._state is None and set_of_link is not None:
+            set_of_link(state)
+        else:
+            self._state = state
 
     def release(self) -> None:
         """Disconnect the context when its handler has returned: work left running cannot send,

@@ -192,10 +192,7 @@ class Rounds:
             state = await self._states.close(kept, request, context.principal)
         except (TypeError, ValueError) as error:
             raise RuntimeError(f"context.state has no JSON form: {error}") from None
-        questions = {
-            key: {"method": ask.method, "params": _modern_params(ask)}
-            for key, ask in suspended.asks.items()
-        }
+        questions = {key: question_of(ask) for key, ask in suspended.asks.items()}
         return {"resultType": "input_required", "inputRequests": questions, "requestState": state}
 
     async def _opened(
@@ -263,6 +260,11 @@ def _check(ask: Ask, declared: Mapping[str, Any], version: Version) -> None:
         raise MissingCapability(ask.capability, {ask.mode: {}})
     if ask.mode == "form":
         structural_check(ask.params.get("requestedSchema", {}), where="the form")
+
+
+def question_of(ask: Ask) -> dict[str, Any]:
+    """Return a question as a modern result has it."""
+    return {"method": ask.method, "params": _modern_params(ask)}
 
 
 def _legacy_params(ask: Ask) -> dict[str, Any]:

@@ -22,9 +22,20 @@ class SealedStates:
         self._ttl_s = ttl_s
         self._seal: Seal | None = None
 
+    async def load(self) -> None:
+        """Load the cipher, so that `close_now` does not have to."""
+        await self._loaded()
+
     async def close(self, state: Any, request: Request, principal: str) -> str:
         """Return the sealed state; raises TypeError or ValueError if it has no JSON form."""
-        seal = await self._loaded()
+        await self._loaded()
+        return self.close_now(state, request, principal)
+
+    def close_now(self, state: Any, request: Request, principal: str) -> str:
+        """The same; if the cipher is not loaded, load it first."""
+        seal = self._seal
+        if seal is None:
+            seal = self._seal = import_module("portico.protocol.seal").Seal(self._key)
         from portico.protocol.seal import NONCE_SIZE, binding
 
         return seal.close(

@@ -1,0 +1,182 @@
+"""The example that asks for approval, before every kind of server and at every endpoint."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.delegate.delegations import Crew, Person, acp, delegate, over_http, words
+from tests.examples.served import example
+from tests.serve.gateway import Gateway
+from tests.support.running import APPROVING, http_server, portico_run
+from tests.support.shared import ROOT
+from tests.tasks_protocol.doors import ANSWERS, DOORS, ERAS, Doors
+from tests.tasks_protocol.follower import ABLE, ACCEPT, Follower, FollowingPipes, FollowingWeb
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("approve")]
+
+RIG = ROOT / "tests" / "rigs" / "tasks_server.py"
+LIBRARY = ("run", "run-stdio")
+WAYS = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
+WAYS += [(door, client, "") for door in LIBRARY for client in ERAS]
+EACH_WAY = pytest.mark.parametrize("client", WAYS, indirect=True, ids="-".join)
+
+
+class ApprovingDoors(Doors):
+    """All ways to a server behind the example, and a server of the library."""
+
+    def library(self, door: str, era: str) -> Follower:
+        """A client of a library server."""
+        more: dict[str, Any] = {"answers": ANSWERS, "modern": era == "modern"}
+        client: Follower
+        if door == "run":
+            server = self.stack.enter_context(http_server(RIG, by=APPROVING))
+            client = self.stack.enter_context(FollowingWeb(server.port, **more))
+        else:
+            words = portico_run(RIG, by=APPROVING)
+            client = self.stack.enter_context(FollowingPipes(Path(), words=words, **more))
+        if era == "legacy":
+            client.hello(ABLE)
+        return client
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovingDoors]:
+    with ApprovingDoors(tmp_path_factory.mktemp("approve"), APPROVING) as ready:
+        yield ready
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest, doors: ApprovingDoors) -> Iterator[Follower]:
+    """A client of each way."""
+    door, era, server = request.param
+    found = doors.library(door, era) if door in LIBRARY else doors.client(door, era, server)
+    yield found
+    assert found.oracle.problems == []
+
+
+def answered(client: Follower, tool: str, *answers: Any, **arguments: Any) -> tuple[Any, list[str]]:
+    """The whole answer to a plain call, and the questions that led to it."""
+    asked = [json.loads(one)["message"] for one in client.heard("elicitation/create")]
+    params, left = client.call_of(tool, arguments), list(answers)
+    answer = client.fetch("tools/call", params)
+    if not client.modern:  # it has answered by itself
+        heard = [json.loads(one)["message"] for one in client.heard("elicitation/create")]
+        return answer, heard[len(asked) :]
+    questions: list[str] = []
+    while answer.get("result", {}).get("resultType") == "input_required":
+        result = answer["result"]
+        (key,) = result["inputRequests"]
+        questions.append(result["inputRequests"][key]["params"]["message"])
+        given = {"inputResponses": {key: left.pop(0) if left else ACCEPT}}
+        answer = client.fetch(
+            "tools/call", {**params, **given, "requestState": result["requestState"]}
+        )
+    return answer, questions
+
+
+def text(answer: Any) -> str:
+    found: str = answer["result"]["content"][0]["text"]
+    return found
+
+
+@EACH_WAY
+def test_a_call_is_made_once_a_person_has_approved_it(client: Follower) -> None:
+    answer, asked = answered(client, "greet", name="Ana")
+    assert text(answer) == "Hello, Ana!"
+    (question,) = asked
+    assert question.startswith("[Approve] Call ")
+    assert 'greet with {"name": "Ana"}?' in question
+
+
+@EACH_WAY
+def test_an_approval_comes_before_the_questions_of_the_server(client: Follower) -> None:
+    client.able, able = {"elicitation": {"form": {}}}, client.able
+    try:
+        answer, asked = answered(client, "ask_twice", label=str(id(client)))
+    finally:
+        client.able = able
+    assert text(answer).startswith("accept accept")
+    assert len(asked) == 3
+    assert asked[0].startswith("[Approve] Call ")
+    assert [one.rpartition(" ")[2] for one in asked[1:]] == ["First?", "Second?"]
+
+
+def visitor(doors: ApprovingDoors, way: tuple[str, str, str], answer: Any, able: Any) -> Follower:
+    """A new client over HTTP with these answers and capabilities."""
+    door, era, server = way
+    if door == "run":
+        port = doors.stack.enter_context(http_server(RIG, by=APPROVING)).port
+    else:
+        port = doors.port(door, server)
+    path = f"/servers/{server}/mcp" if door == "server" else "/mcp"
+    answers = {"elicitation/create": answer}
+    made = FollowingWeb(port, path, answers=answers, modern=era == "modern")
+    client: Follower = doors.stack.enter_context(made)
+    client.able, client.executes = able, door == "executed"
+    client.prefix = f"{server}__" if door in ("merged", "executed") else ""
+    if not client.modern:
+        client.hello(able)
+    return client
+
+
+EACH_WEB = pytest.mark.parametrize("way", [way for way in WAYS if "-" not in way[0]], ids="-".join)
+
+
+@EACH_WEB
+def test_a_client_that_cannot_ask_is_refused(doors: ApprovingDoors, way: Any) -> None:
+    client = visitor(doors, way, ACCEPT, {})
+    answer, asked = answered(client, "greet", name="Ana")
+    assert "requires the elicitation capability" in json.dumps(answer)
+    assert asked == []
+
+
+@EACH_WEB
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_call_that_a_person_declines_is_not_made(
+    doors: ApprovingDoors, way: Any, action: str
+) -> None:
+    client = visitor(doors, way, {"action": action}, ABLE)
+    answer, asked = answered(client, "greet", {"action": action}, name="Ana")
+    assert "a person did not approve it" in json.dumps(answer)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("client", WAYS[-4:], indirect=True, ids="-".join)
+def test_in_a_task_the_approval_waits(client: Follower) -> None:
+    id = client.begin("slow_compute", seconds=0, label="x")
+    if client.modern:
+        (key,) = client.questions(id, 1)
+        client.update(id, {key: ACCEPT})
+    assert client.outcome(id)["result"]["content"][0]["text"] == "computed x in 0.0 s"
+
+
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Crew:
+    agents = {"quick": acp({"say": "done"})}
+    gateway = {"expose": "all", "links": [example("approve")]}
+    return Crew(tmp_path_factory.mktemp("crew"), agents, gateway=gateway)
+
+
+@pytest.fixture(scope="module")
+def gateway(crew: Crew) -> Iterator[Gateway]:
+    with Gateway(crew.home, crew.config) as running:
+        yield running
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_delegation_is_approved_before_it_is_stored(
+    crew: Crew, gateway: Gateway, era: str
+) -> None:
+    before = len(await crew.tasks()) if (crew.home / "state" / "tasks.db").exists() else 0
+    nobody, person = Person(action="decline"), Person()
+    async with over_http(gateway.port, era, elicitation_callback=nobody) as client:
+        with pytest.raises(Exception, match="a person did not approve it"):
+            await delegate(client, "quick")
+    assert (len(await crew.tasks()) if (crew.home / "state" / "tasks.db").exists() else 0) == before
+    async with over_http(gateway.port, era, elicitation_callback=person) as client:
+        assert words(await delegate(client, "quick")) == "done"
+    assert "[approve] Call delegate_task with" in person.asked[0].message
+    assert len(person.asked) == len(nobody.asked) == 1
