@@ -1,7 +1,6 @@
 """Middleware that asks a person before any tool that is not marked as read-only.
 
     portico run examples/approve.py "npx -y @modelcontextprotocol/server-everything"
-
 Meta-tools need none. An approval is as good as the client that asks (docs/threat-model.md).
 """
 
@@ -24,15 +23,16 @@ class Approve:
 
     def __call__(self, next: Handler) -> Handler:
         async def ask(request: Request, context: Context) -> Response:
-            given = json.dumps(request.decode().get("arguments") or {})[:1000]
-            if not (await context.elicit(f"Call {request.name} with {given}?", {})).accepted:
+            text = json.dumps(request.decode().get("arguments") or {})
+            text = text if len(text) < 2000 else f"{text[:1500]} [...] {text[-400:]}"
+            if not (await context.elicit(f"Call {request.name} with {text}?", {})).accepted:
                 raise McpError(f"{request.name} was not called: a person did not approve it")
             return await next(request, context)
 
         def handle(request: Request, context: Context) -> Answer:
             is_call = request.method == "tools/call" and request.name != request.asked
-            is_free = not is_call or self._reads.get(request.name)
-            return next(request, context) if is_free else ask(request, context)
+            asks = is_call and not self._reads.get(request.name)
+            return ask(request, context) if asks else next(request, context)
 
         return handle
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from examples.redact import link as redact
+from examples.redact import links as redacting
 from portico import Answer, Context, Handler, Link, McpError, Only, Request, Response, Server, after
 from portico.chain.endpoint import ChainEndpoint
 from portico.model.session import Session
@@ -136,7 +136,7 @@ def appending(next: Handler) -> Handler:
 @ERAS
 @pytest.mark.parametrize("tool", ["find", "later"])
 async def test_a_result_passes_the_links_once_before_it_is_stored(version: str, tool: str) -> None:
-    async with calling(version, redact, appending) as client:
+    async with calling(version, *redacting, appending) as client:
         ended = json.dumps(await client.ended(await client.begin(tool)))
         assert "please write to [e-mail]" in ended
         assert ended.count("please") == 1
@@ -145,7 +145,7 @@ async def test_a_result_passes_the_links_once_before_it_is_stored(version: str, 
 
 @ERAS
 async def test_an_error_passes_the_links_too(version: str) -> None:
-    async with calling(version, redact) as client:
+    async with calling(version, *redacting) as client:
         ended = json.dumps(await client.ended(await client.begin("fail")))
         assert "ask [e-mail]" in ended
         assert SECRET not in ended
@@ -155,7 +155,7 @@ async def test_an_error_passes_the_links_too(version: str) -> None:
 async def test_a_result_that_passed_one_endpoint_passes_the_links_of_another(version: str) -> None:
     server = make(store := tasks_in_memory())
     private = Caller(server.endpoint(), version, store)
-    public = Caller(server.endpoint([redact]), version, store)
+    public = Caller(server.endpoint(redacting), version, store)
     async with server.running():
         id = await private.begin("find")
         assert SECRET in json.dumps(await private.ended(id))
@@ -168,14 +168,14 @@ async def test_a_result_that_passed_one_endpoint_passes_the_links_of_another(ver
 async def test_a_stored_call_runs_at_the_endpoint_that_received_it(version: str) -> None:
     server = make(store := tasks_in_memory())
     server.endpoint()
-    public = Caller(server.endpoint([redact, appending]), version, store)
+    public = Caller(server.endpoint([*redacting, appending]), version, store)
     async with server.running():
         ended = json.dumps(await public.ended(await public.begin("find")))
         assert "please write to [e-mail]" in ended
 
 
 @ERAS
-@pytest.mark.parametrize("links", [[Only(tools=["region"])], [redact, Only(tools=["region"])]])
+@pytest.mark.parametrize("links", [[Only(tools=["region"])], [*redacting, Only(tools=["region"])]])
 async def test_a_hidden_tool_never_becomes_a_task(version: str, links: Sequence[Link]) -> None:
     store = tasks_in_memory()
     async with calling(version, *links, store=store) as client:
@@ -189,7 +189,7 @@ async def test_a_hidden_tool_never_becomes_a_task(version: str, links: Sequence[
 
 async def test_a_call_with_a_wrong_header_never_becomes_a_task() -> None:
     store = tasks_in_memory()
-    async with calling(MODERN, redact, store=store) as client:
+    async with calling(MODERN, *redacting, store=store) as client:
         headers = {"mcp-param-place": "here"}
         refused = await client.call("region", headers, place="there")
         assert refused["error"]["code"] == -32020
@@ -244,7 +244,7 @@ async def test_a_result_that_an_older_portico_stored_passes_the_links_when_it_is
     version: str,
 ) -> None:
     store = tasks_in_memory()
-    async with calling(version, redact, store=store) as client:
+    async with calling(version, *redacting, store=store) as client:
         id = await client.begin("find")
         await client.ended(id)
         found = await store.get("local", id)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import portico
 from examples.approve import link as approves
-from examples.redact import link as redacts
+from examples.redact import links as redacts
 from portico import Answer, Context, Handler, Link, McpError, Offer, Only, Request, Response
 
 
@@ -125,7 +125,7 @@ def twice(next: Handler) -> Handler:
 
 
 OPEN = ["*open*"]
-LINKS: dict[str, Link] = {
+LINKS: dict[str, Link | list[Link]] = {
     "noop": noop,
     "hiding": Only(tools=OPEN, resources=OPEN, prompts=OPEN),
     "hides": Hides(),
@@ -144,7 +144,8 @@ COMMANDS = {"run": portico.run, "wrap": portico.wrap, "serve": portico.serve}
 
 def main(links: str, command: str, *words: str) -> int:
     """Run it; the exit code."""
-    return COMMANDS[command](*words, links=[LINKS[links]])
+    found = LINKS[links]
+    return COMMANDS[command](*words, links=found if isinstance(found, list) else [found])
 
 
 if __name__ == "__main__":
