@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from portico.http1.certificates import tls_context
-from portico.http1.errors import ConnectError, error_text
+from portico.http1.errors import ConnectError, ForbiddenAddress, error_text
 from portico.http1.proxies import Proxy
 from portico.http1.tunnel import Tunnel
 from portico.http1.url import Origin
@@ -23,15 +23,32 @@ _UNKNOWN_CA = (18, 19, 20, 21)
 
 P = TypeVar("P", bound=asyncio.Protocol)
 _Address = tuple[int, Any]
+Permit = Callable[[str], bool]
+"""True if an address may be contacted; called for each, before the connection is opened."""
 
 
-async def dial(origin: Origin, proxy: Proxy | None, make: Callable[[], P], timeout_s: float) -> P:
+def permit_all(address: str) -> bool:
+    """Permit every address."""
+    return True
+
+
+async def dial(
+    origin: Origin,
+    proxy: Proxy | None,
+    make: Callable[[], P],
+    timeout_s: float,
+    permit: Permit = permit_all,
+) -> P:
     """Connect to the origin or its proxy; raises Http1Error."""
     try:
         async with asyncio.timeout(timeout_s):
-            if proxy is not None and origin.scheme == "https":
+            if proxy is None:
+                return (await _connect(origin, make, permit))[1]
+            if permit is not permit_all:
+                await _check_behind_proxy(origin, permit)
+            if origin.scheme == "https":
                 return await _connect_through(proxy, origin, make)
-            return (await _connect(origin if proxy is None else proxy.origin, make))[1]
+            return (await _connect(proxy.origin, make))[1]
     except TimeoutError:
         raise ConnectError.in_time(timeout_s) from None
     except ssl.SSLCertVerificationError as error:
@@ -48,16 +65,21 @@ async def dial(origin: Origin, proxy: Proxy | None, make: Callable[[], P], timeo
         raise ConnectError.because(error_text(error) + _hint(error, proxy)) from None
 
 
-async def _connect(origin: Origin, make: Callable[[], P]) -> tuple[asyncio.Transport, P]:
+async def _connect(
+    origin: Origin, make: Callable[[], P], permit: Permit = permit_all
+) -> tuple[asyncio.Transport, P]:
     loop = asyncio.get_running_loop()
     secured: dict[str, Any] = {}
     if origin.scheme == "https":
         context = await asyncio.to_thread(tls_context)
         secured = {"ssl": context, "server_hostname": origin.verified}
     if _is_address(origin.host):
+        _check(origin, [origin.host], permit)
         made = await loop.create_connection(make, origin.host, origin.port, **secured)
     else:
-        sock = await _first_accepted(await addresses_of(origin))
+        addresses = await addresses_of(origin)
+        _check(origin, [str(address[0]) for _, address in addresses], permit)
+        sock = await _first_accepted(addresses)
         try:
             made = await loop.create_connection(make, sock=sock, **secured)
         except BaseException:
@@ -85,6 +107,26 @@ async def _connect_through(proxy: Proxy, origin: Origin, make: Callable[[], P]) 
         transport.abort()
         raise
     return connection
+
+
+async def _check_behind_proxy(origin: Origin, permit: Permit) -> None:
+    """Judge an address, or a name that resolves here; any other name is left to the proxy."""
+    if _is_address(origin.host):
+        _check(origin, [origin.host], permit)
+        return
+    try:
+        addresses = await addresses_of(origin)
+    except (OSError, UnicodeError):
+        return
+    _check(origin, [str(address[0]) for _, address in addresses], permit)
+
+
+def _check(origin: Origin, addresses: list[str], permit: Permit) -> None:
+    """Raise ForbiddenAddress if one of the addresses may not be contacted."""
+    for address in addresses:
+        if not permit(address):
+            via = "" if address == origin.host else f" leads to {address}, which"
+            raise ForbiddenAddress.because(f"{origin.host}{via} is not a public address")
 
 
 def _hint(error: Exception, proxy: Proxy | None) -> str:

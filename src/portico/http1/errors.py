@@ -3,6 +3,7 @@
 Http1Error
 ├── InvalidRequest   the request was not sent: its URL, a header or the proxy is not valid
 ├── ConnectError     the server refused the connection, timed out or failed the TLS handshake
+│   └── ForbiddenAddress   its address may not be contacted
 └── ConnectionLost   the connection ended before the response did, or the response is not valid
 """
 
@@ -34,6 +35,10 @@ class ConnectError(Http1Error):
         return cls(
             f"did not accept the connection within {seconds:g} s; check its URL and your network"
         )
+
+
+class ForbiddenAddress(ConnectError):
+    """The address may not be contacted; it was not."""
 
 
 class ConnectionLost(Http1Error):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from portico.http1.connection import Http1Connection
-from portico.http1.dial import dial
+from portico.http1.dial import Permit, dial, permit_all
 from portico.http1.errors import InvalidRequest
 from portico.http1.headers import header_problem
 from portico.http1.proxies import Proxy, proxy_for
@@ -45,11 +45,14 @@ class Pool:
         *,
         is_direct: bool = False,
         max_connections: int = MAX_CONNECTIONS,
+        permit: Permit = permit_all,
     ) -> None:
-        """Send `headers` with each request; `is_direct` ignores proxies."""
+        """Send `headers` with each request; `is_direct` ignores proxies; `permit` is called for
+        each address before it is contacted."""
         self._headers = headers
         self._connect_s = connect_s
         self._is_direct = is_direct
+        self._permit = permit
         self._route: tuple[Origin, Proxy | None] | None = None
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._idle: list[Http1Connection] = []
@@ -107,6 +110,10 @@ class Pool:
         connection.release = slots.release
         return connection.send(*_request(head, content), on_ready)
 
+    def forget_heads(self) -> None:
+        """Drop the cached heads of requests: they contain a token that is no longer used."""
+        self._heads.clear()
+
     async def close(self) -> None:
         """Close all connections; pending responses fail."""
         self._is_closed = True
@@ -120,7 +127,7 @@ class Pool:
     async def _new(self) -> Http1Connection:
         assert self._route is not None
         origin, proxy = self._route
-        connection = await dial(origin, proxy, self._make, self._connect_s)
+        connection = await dial(origin, proxy, self._make, self._connect_s, self._permit)
         if self._is_closed:
             connection.abort()
             raise InvalidRequest(_CLOSED)
