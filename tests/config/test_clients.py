@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from portico.config.auth_settings import AuthSettings
 from portico.config.names import valid_names
 from portico.config.problems import ConfigError
 from portico.config.read import read
@@ -84,10 +85,16 @@ def test_a_program_may_be_a_table_with_its_variables(tmp_path: Path) -> None:
         one(tmp_path, '{"command": {"args": []}}')
 
 
-def test_a_way_to_log_in_that_is_a_word_is_a_warning(tmp_path: Path) -> None:
-    text = '{"mcpServers": {"a": {"url": "https://x", "auth": "oauth"}}}'
-    (warning,) = config(tmp_path, text).warnings
-    assert "mcpServers.a.auth: OAuth login is not supported yet" in warning
+def test_a_login_in_another_clients_words_is_understood(tmp_path: Path) -> None:
+    assert one(tmp_path, '{"url": "https://x", "auth": "oauth"}').auth == AuthSettings()
+    table = '{"CLIENT_ID": "me", "CLIENT_SECRET": "s", "scopes": ["read"], "shape": 1}'
+    text = f'{{"mcpServers": {{"a": {{"url": "https://x", "auth": {table}}}}}}}'
+    found = config(tmp_path, text)
+    expected = AuthSettings(client_id="me", client_secret="s", scopes=("read",))
+    assert found.servers["a"].auth == expected
+    assert found.warnings == (
+        f"{tmp_path}/mcp.json:1: mcpServers.a.auth.shape: unknown key, ignored",
+    )
 
 
 def test_home_is_called_as_editors_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

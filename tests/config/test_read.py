@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from portico.config.auth_settings import AuthSettings
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, Report
 from portico.config.read import read
@@ -121,7 +122,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert (linear.max_connections, github.max_connections) == (9, 128)
     assert linear.url == "https://mcp.linear.app/mcp"
     assert linear.headers == {"Authorization": "Bearer s3cret"}
-    assert linear.auth == {"client_id": "me", "scopes": ["read"]}
+    assert linear.auth == AuthSettings(client_id="me", scopes=("read",))
     assert not off.enabled
     assert found.groups["work"].servers == ("linear", "github")
     assert found.agents is not None
@@ -181,8 +182,8 @@ env = { TOKEN = "${TOKEN}" }
 servers = ["unsett"]
 """
     assert problems(tmp_path, text) == [
-        "portico.toml:1: surprise: unknown key; choose from gateway, search, tasks, servers, "
-        "components, groups, mcp_servers, profiles, agents_defaults, agents, routing",
+        "portico.toml:1: surprise: unknown key; choose from gateway, search, tasks, auth, "
+        "servers, components, groups, mcp_servers, profiles, agents_defaults, agents, routing",
         "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
         "did you mean search?",
         "portico.toml:4: gateway.name_limit: must be 32 to 1024",

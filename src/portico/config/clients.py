@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from portico.config.auth_settings import AUTH
 from portico.config.problems import Path, Report, quoted
 from portico.config.schema import SERVER
 from portico.config.values import BAD, Reader, flag, number, pairs, read_table, text, texts
@@ -87,11 +88,14 @@ def _type(report: Report, at: Path, value: Any) -> Any:
 
 
 def _auth(report: Report, at: Path, value: Any) -> Any:
-    """Our own table; a string selects a login method of another client."""
+    """Our own table, or that of Cursor, in capitals. A word selects OAuth, which the server itself
+    requests."""
     if isinstance(value, str):
-        report.warn(at, "OAuth login is not supported yet", "send a token in headers")
         return BAD
-    return SERVER["auth"](report, at, value)
+    if not isinstance(value, dict):
+        return SERVER["auth"](report, at, value)
+    lowered = {key.lower() if key.isupper() else key: one for key, one in value.items()}
+    return read_table(report, at, lowered, AUTH, lenient=True)
 
 
 def _tools(report: Report, at: Path, value: Any) -> Any:

@@ -2,10 +2,12 @@
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct, field
 
+from portico.config.auth_settings import auth_settings
 from portico.config.expand import Sources, Unresolved, is_elsewhere
 from portico.config.problems import ConfigProblem, Path, Report, quoted
 from portico.config.schema import SERVER, ServerEntry, Timeouts, ToolFilter
@@ -25,10 +27,12 @@ def read_server(
     wanted: bool | None,
     *,
     of_client: bool,
+    auth: Mapping[str, Any] = {},
 ) -> ServerEntry:
     """Read a server's entry, adding its problems to the report.
 
-    `wanted` decides whether to expand its variables; None expands them if it is enabled.
+    `wanted` decides whether to expand its variables; None expands them if it is enabled. `auth` are
+    the defaults of its login.
     """
     before = len(report.problems)
     key_names: dict[str, str] = {}
@@ -46,6 +50,10 @@ def read_server(
         reading.check_kind()
     if wanted or (wanted is None and found.get("enabled", True)):
         found["problem"] = reading.expanded()
+    auth_at, has_auth = reading.key("auth"), "auth" in found
+    found["auth"] = auth_settings(report, auth_at, found.get("auth", {}), auth)
+    if has_auth and "command" in found:
+        report.wrong(auth_at, "is for a url", "a command gets its secrets in env")
     found["tools"] = ToolFilter(**found.get("tools", {}))
     found["timeouts"] = Timeouts(**found.get("timeouts", {}))
     return ServerEntry(name=name, **found)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from portico.config.auth_settings import default_settings
 from portico.config.document import Document, open_document
 from portico.config.entry import read_server
 from portico.config.expand import Sources
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from portico.config.agents_schema import AgentsConfig
 
 Entries = Mapping[str, ServerEntry | ComponentEntry]
-_OWN_TABLES = ("gateway", "search", "tasks", "components", "groups")
+_OWN_TABLES = ("gateway", "search", "tasks", "auth", "components", "groups")
 
 
 def read(
@@ -70,10 +71,14 @@ class _Reading:
         self._sources = Sources(environ, os.path.dirname(self._path))
         self._only = only
         self._report = Report()
+        self._auth: dict[str, Any] = {}
+        """The defaults of logins."""
 
     def config(self) -> Config:
         found = sections(self._document)
         self._check_top(found)
+        if is_own(self._document) and "auth" in self._data:
+            self._auth = default_settings(self._report, self._data["auth"])
         servers: dict[str, ServerEntry] = {}
         for section in found:
             self._read_section(section, servers)
@@ -143,7 +148,14 @@ class _Reading:
                 entry = {**entry, "disabled": True}
             wanted = self._wanted(name, key)
             servers[name] = read_server(
-                self._report, at, name, entry, self._sources, wanted, of_client=section.of_client
+                self._report,
+                at,
+                name,
+                entry,
+                self._sources,
+                wanted,
+                of_client=section.of_client,
+                auth=self._auth,
             )
 
     def _wanted(self, *names: str) -> bool | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from portico.config.auth_settings import AuthSettings, auth_table
 from portico.config.values import (
     Reader,
     address,
-    any_table,
     choice,
     flag,
     integer,
@@ -48,6 +48,7 @@ TOP = (
     "gateway",
     "search",
     "tasks",
+    "auth",
     "servers",
     "components",
     "groups",
@@ -140,7 +141,7 @@ class ServerEntry(_MemberEntry, frozen=True, kw_only=True):
     era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
     max_connections: Annotated[int, integer(1)] = 128
     """Connections to a URL with a request in progress."""
-    auth: Annotated[Mapping[str, Any], any_table] = field(default_factory=dict)
+    auth: Annotated[AuthSettings, auth_table] = AuthSettings()
 
     @property
     def is_per_folder(self) -> bool:
