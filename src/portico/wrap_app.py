@@ -143,7 +143,19 @@ class WrapApp:
         async def status(request: "ControlRequest") -> dict[str, Any]:
             return self._status()
 
-        commands = {"status": status, "refresh": refresh}
+        async def change_account(request: "ControlRequest") -> dict[str, Any]:
+            if not await self.upstream.change_account(str(request.get("place"))):
+                return {"servers": []}
+            if self.upstream.is_listed:
+                self.refresh()
+            return {"servers": [self.upstream.name]}
+
+        commands = {
+            "status": status,
+            "refresh": refresh,
+            "login": change_account,
+            "logout": change_account,
+        }
         try:
             # Imported here: with too many open files, the import fails with an OSError too.
             from portico.windows.control import Control

@@ -48,7 +48,7 @@ def test_whatever_tells_accounts_apart_tells_keys_apart() -> None:
         key(env={"TOKEN": "one", "": ""}),
         key(env={"TOKEN": "\udcff"}),
         key(headers={"TOKEN": "one"}),
-        key(principal="somebody"),
+        key(account="somebody"),
         upstream_key(b"t" * 32, argv=("server", "--stdio"), cwd="/work"),
     ]
 
@@ -63,7 +63,7 @@ _inputs = st.fixed_dictionaries(
         "cwd": _texts,
         "env": st.dictionaries(_texts, _texts, max_size=2),
         "headers": st.dictionaries(_texts, _texts, max_size=2),
-        "principal": _texts,
+        "account": _texts,
     }
 )
 

@@ -66,8 +66,9 @@ def test_without_it_the_door_stays_closed_and_says_so(
     assert main(["call", server.url, "shout", "{}"]) == 1
     said = capfd.readouterr().err
     assert said == (
-        f"portico: {server.url} requires a token (HTTP 401 Unauthorized): "
-        "give it with --token or --token-file: no running Portico of yours listens there\n"
+        f"portico: {server.url} requires a login (HTTP 401); run `portico servers login "
+        f"{server.url}`, or give a token with --token or --token-file: no running Portico of yours "
+        "listens there\n"
     )
 
 

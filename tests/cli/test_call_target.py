@@ -44,7 +44,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_url_is_a_url(url: str) -> None:
     found = address(url, "--header", "X-A: b: c", "--token", "t")
     assert isinstance(found, Url)
-    assert (found.url, found.headers, found.token) == (url, {"X-A": "b: c"}, "t")
+    assert (found.url, found.headers) == (url, {"X-A": "b: c"})
+    assert found.credentials.header() == "Bearer t"
 
 
 @pytest.fixture
@@ -85,14 +86,14 @@ def test_the_token_of_our_own_door_is_for_our_own_listeners_only(
 ) -> None:
     found = address(url)
     assert isinstance(found, Url)
-    assert found.token == ""
+    assert found.credentials.header() in ("", None)
     assert found.spare_token(url) == (where, door if where else "")
 
 
 def test_a_token_that_was_given_is_the_only_one(door: str, listening: None) -> None:
     found = address("http://127.0.0.1:8000/mcp", "--token", "mine")
     assert isinstance(found, Url)
-    assert (found.token, found.spare_token(found.url)) == ("mine", ("", ""))
+    assert (found.credentials.header(), found.spare_token(found.url)) == ("Bearer mine", ("", ""))
     assert door
 
 
@@ -122,7 +123,8 @@ def test_the_token_of_a_file_is_sent_at_once(tmp_path: Path) -> None:
     file.chmod(0o600)
     found = address("https://example.test/mcp", "--token-file", str(file))
     assert isinstance(found, Url)
-    assert (found.token, found.spare_token(found.url)) == ("of-the-file", ("", ""))
+    assert found.credentials.header() == "Bearer of-the-file"
+    assert found.spare_token(found.url) == ("", "")
 
 
 def test_looking_for_the_token_makes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

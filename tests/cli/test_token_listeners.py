@@ -175,7 +175,7 @@ def test_a_stranger_on_this_machine_that_wants_a_token_gets_none(
         assert ask(command, url, "--era", era) == 1
         assert (other.requests > 0, other.shown) == (True, [])
     said = capfd.readouterr().err
-    assert "requires a token (HTTP 401 Unauthorized)" in said
+    assert "requires a login (HTTP 401); run `portico servers login http" in said
     assert token not in said
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
+from portico.wires.credentials import StaticToken
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import legacy
 from tests.upstream.web_server import Asked, event, reply, stream, web_server
@@ -45,7 +46,7 @@ class OldServer:
 async def test_the_old_transport_is_found_and_used() -> None:
     old = OldServer()
     async with web_server(old.talk) as server:
-        async with await connect(Url(server.url, token="t0p")) as client:
+        async with await connect(Url(server.url, credentials=StaticToken("t0p"))) as client:
             assert client.transport == "sse"
             with pytest.raises(McpError):
                 await client.request("no/such")
@@ -69,7 +70,7 @@ async def test_an_old_server_that_leaves_fails_its_pending_calls() -> None:
 async def test_an_old_server_may_not_send_us_elsewhere() -> None:
     async with web_server(OldServer(b"http://127.0.0.2:1/steal").talk) as server:
         with pytest.raises(TargetError, match="HTTP 405"):
-            await connect(Url(server.url, token="t0p"))
+            await connect(Url(server.url, credentials=StaticToken("t0p")))
         assert "/steal" not in [asked.path for asked in server.asked]
 
 

@@ -12,6 +12,7 @@ import pytest
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
 from portico.model.errors import McpError, TargetError
+from portico.wires.credentials import StaticToken
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result
 from tests.upstream.web_server import Asked, Talk, WebServer, event, reply, stream, web_server
@@ -36,7 +37,7 @@ async def test_a_json_body_is_an_answer() -> None:
         reply(writer, 200, result(asked.message, FINE))
 
     async with web_server(modern_server(call)) as server:
-        address = Url(server.url, headers={"X-Team": "red"}, token="t0p")
+        address = Url(server.url, headers={"X-Team": "red"}, credentials=StaticToken("t0p"))
         async with await connect(address) as client:
             assert await client.call_tool("t") == FINE
         headers = server.asked[-1].headers
@@ -336,7 +337,7 @@ async def test_a_redirect_on_the_same_origin_is_followed_with_body_and_headers()
             await serve(asked, writer)
 
     async with web_server(talk) as server:
-        async with await connect(Url(server.url, token="t0p")) as client:
+        async with await connect(Url(server.url, credentials=StaticToken("t0p"))) as client:
             assert await client.list_tools() == []
         assert [asked.path for asked in server.asked] == ["/mcp", "/mcp/", "/mcp/"]
         assert server.asked[-1].headers["authorization"] == "Bearer t0p"
@@ -349,7 +350,7 @@ async def test_any_other_redirect_is_told_not_followed(status: int, location: st
 
     async with web_server(talk) as server:
         with pytest.raises(TargetError, match=r"redirects to .*use that URL if you trust it"):
-            await connect(Url(server.url, token="t0p"))
+            await connect(Url(server.url, credentials=StaticToken("t0p")))
 
 
 async def test_redirects_in_circles_end() -> None:
@@ -422,7 +423,7 @@ async def test_a_door_that_stays_closed_is_told() -> None:
         with pytest.raises(TargetError, match=r"requires a token \(HTTP 401 Said\)"):
             await connect(Url(server.url))
         with pytest.raises(TargetError, match="rejected the token"):
-            await connect(Url(server.url, token="wrong"))
+            await connect(Url(server.url, credentials=StaticToken("wrong")))
 
 
 async def test_nobody_there_is_told() -> None:

@@ -24,11 +24,12 @@ def upstream_key(
     cwd: str = "",
     env: Mapping[str, str] = _EMPTY,
     headers: Mapping[str, str] = _EMPTY,
-    principal: str = LOCAL,
+    account: str = "",
 ) -> str:
     """Return a file name for an upstream and account, which reveals nothing without the secret.
 
-    Give either argv or url. Relative paths in argv need an absolute cwd.
+    Give either argv or url. Relative paths in argv need an absolute cwd. `account` is the id of a
+    login; without one, the key is that of the local user.
     """
     # Arguments and URLs may contain tokens too, so everything is hashed with the secret.
     text = _framed(
@@ -40,7 +41,7 @@ def upstream_key(
             _bytes(cwd),
             _pairs(env.items()),
             _pairs((name.lower(), value) for name, value in headers.items()),
-            _bytes(principal),
+            _bytes(account or LOCAL),
         )
     )
     return blake2b(text, key=secret, digest_size=20, person=b"portico upstream").hexdigest()

@@ -133,10 +133,13 @@ async def open_client(
         )
     except TargetError as error:
         url = getattr(address, "url", "")
-        hint = _hint(error.details.get("status"), url, options) if entry is None else ""
+        is_login = error.kind == "login"
+        status = 401 if is_login else error.details.get("status")
+        hint = _hint(status, url, options) if entry is None else ""
         if not hint:
             raise
-        raise TargetError(f"{error}: {hint}", kind=error.kind) from None
+        joint = ", or" if is_login else ":"
+        raise TargetError(f"{error}{joint} {hint}", kind=error.kind) from None
 
 
 def _hint(status: object, url: str, options: argparse.Namespace) -> str:
@@ -145,11 +148,12 @@ def _hint(status: object, url: str, options: argparse.Namespace) -> str:
         is_given = options.token or options.token_file is not None
         # Raises the reason if the token cannot be read.
         if is_given or _spare_token(url)[0] or url.startswith("https://"):
-            return "give the right one with --token, --token-file or PORTICO_TOKEN"
+            right = "the right one" if is_given else "a token"
+            return f"give {right} with --token, --token-file or PORTICO_TOKEN"
         from portico.wires.http_client import is_loopback
 
         why = ": no running Portico of yours listens there" if is_loopback(url) else ""
-        return f"give it with --token or --token-file{why}"
+        return f"give a token with --token or --token-file{why}"
     if status == 404 and not urlsplit(url).path.strip("/"):
         return "most servers are at /mcp, not at the bare host"
     return ""
@@ -181,7 +185,9 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _url(url: str, options: argparse.Namespace) -> "Address":
+    from portico.auth.configured_login import login_credentials
     from portico.auth.token import TokenError, given_token
+    from portico.wires.credentials import NO_CREDENTIALS, StaticToken
     from portico.wires.streamable_http import Url
 
     def spare_token(url: str) -> tuple[str, str]:
@@ -194,10 +200,11 @@ def _url(url: str, options: argparse.Namespace) -> "Address":
     if options.token_file is not None:
         given = given_token(options.token_file)
         assert given is not None
-        return Url(url, headers=headers, token=given.token)
+        return Url(url, headers=headers, credentials=StaticToken(given.token))
     if options.token:
-        return Url(url, headers=headers, token=options.token)
-    return Url(url, headers=headers, spare_token=spare_token)
+        return Url(url, headers=headers, credentials=StaticToken(options.token))
+    login = login_credentials(url, headers) or NO_CREDENTIALS
+    return Url(url, headers=headers, credentials=login, spare_token=spare_token)
 
 
 def _spare_token(url: str) -> tuple[str, str]:

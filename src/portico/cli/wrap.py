@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from portico.components.classify import Component
+    from portico.config.schema import ServerEntry
     from portico.console.argument_types import Add
     from portico.console.usage import Parser
     from portico.model.types import Link
@@ -54,6 +55,8 @@ class _Options(DoorOptions):
         self.cwd: str | None = None
         self.env: list[tuple[str, str]] = []
         self.header: list[tuple[str, str]] = []
+        self.entry: ServerEntry | None = None
+        """The configured server whose login is used; None for that of the URL."""
         self.log: str | None = None
         self.watchdog_ms = 250
 
@@ -124,20 +127,27 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     secret = user_secret(state_folder())
     target = options.target
     if target[0].startswith(_URLS):
-        headers = dict(options.header)
+        from portico.auth.configured_login import login_credentials
+        from portico.wires.credentials import NO_CREDENTIALS
         from portico.wires.streamable_http import Url
 
-        url = target[0]
-        return (
-            Url(
-                url,
-                title=options.name or "",
-                headers=headers,
-                max_connections=options.max_connections,
-            ),
-            lambda view: upstream_key(secret, argv=(), url=f"{url}#{view}", headers=headers),
-            upstream_key(secret, url=f"{url}#history"),
+        url, headers = target[0], dict(options.header)
+        entry = options.entry
+        named = () if entry is None else (entry.name, entry.auth)
+        login = login_credentials(url, headers, *named)
+
+        def key_at_url(view: str) -> str:
+            account = "" if login is None else login.account
+            return upstream_key(secret, url=f"{url}#{view}", headers=headers, account=account)
+
+        address = Url(
+            url,
+            title=options.name or "",
+            headers=headers,
+            credentials=login or NO_CREDENTIALS,
+            max_connections=options.max_connections,
         )
+        return address, key_at_url, upstream_key(secret, url=f"{url}#history")
     from portico.process.environment import clean, meaningful
     from portico.process.install_commands import install_seconds
     from portico.state.stderr import STDERR
@@ -178,6 +188,7 @@ def options_of(
     if entry is not None:
         options.clean_env = not entry.url
         options.env, options.header = list(entry.env.items()), list(entry.headers.items())
+        options.entry = entry
         options.cwd = entry.placed_in(working_folder()).cwd
         times = entry.timeouts
         options.init_timeout, options.list_timeout = times.init, times.list

@@ -239,7 +239,8 @@ class GatewayApp:
     @property
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
         """The commands of the control socket."""
-        return {"status": self._status, "refresh": self._refresh}
+        changes = dict.fromkeys(("login", "logout"), self._change_account)
+        return {"status": self._status, "refresh": self._refresh, **changes}
 
     async def metrics_page(self) -> tuple[bytes, bytes]:
         """Return the content type and the page of metrics, rendered in a thread."""
@@ -427,6 +428,9 @@ class GatewayApp:
             raise PorticoError(f"there is no server {server!r} here")
         await registry.refresh(list(registry.members) if server is None else [server])
         return await self._status(order)
+
+    async def _change_account(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        return {"servers": await self.registry.change_account(str(order.get("place")))}
 
 
 @contextlib.asynccontextmanager

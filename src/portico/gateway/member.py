@@ -26,7 +26,9 @@ from portico.protocol.eras import members
 from portico.protocol.tasks import support_of
 from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.upstream.backoff import BackoffLimits, jittered
+from portico.upstream.direct_call import as_mcp_error
 from portico.upstream.installs import INSTALLING, WAITING
+from portico.wires.wire import LOGIN
 
 GATEWAY_CAPABILITY = "portico/gateway"
 """The capability that identifies a gateway."""
@@ -116,6 +118,8 @@ class Member:
         """The number of failed refreshes in a row."""
         self.retry_pause_s = 0.0
         """The pause before the next try, after a failure."""
+        self.login_error: McpError | None = None
+        """Set if the last refresh failed because a person must log in."""
         self.stop_saving = leave or _nothing
         """Stops saving the catalog on disk: the next server of this name does."""
         self.links = _links(entry)
@@ -235,6 +239,7 @@ class Member:
         if self.refreshing is None:
             self.refreshing = asyncio.get_running_loop().create_future()
         self._refreshes += 1
+        self.login_error = None
         try:
             await self.provider.fetch_catalog()
         except (McpError, TargetError) as error:
@@ -253,8 +258,8 @@ class Member:
     def is_due(self) -> bool:
         """True if its tools should be listed in the background: this process never listed them, and
         the config is complete."""
-        if self.entry.problem or self.is_local:
-            return False
+        if self.entry.problem or self.is_local or self.login_error:
+            return False  # a login refreshes it
         return self.lacks_tools or not self.is_confirmed
 
     def _failed(self, error: McpError | TargetError) -> None:
@@ -265,6 +270,8 @@ class Member:
             # It was not started; the earlier error explains more.
             self.retry_pause_s = details["retry_after_s"]
         else:
+            if isinstance(error, TargetError) and kind == LOGIN:
+                self.login_error = as_mcp_error(error)
             self.problem = str(error)
             self.retry_pause_s = jittered(_RETRIES, self.failures)
             self.failures += 1
@@ -352,7 +359,7 @@ class Member:
             "omitted": {kind: listed.omitted for kind, listed in lists.items() if listed.omitted},
             "age_s": age,
             "pending": self.is_pending,
-            "error": self.problem,
+            "error": self.problem or (status.get("login") or {}).get("problem", ""),
             "retry_in_s": self._retry_in_s(),
         }
 
@@ -369,6 +376,8 @@ class Member:
         for state in (INSTALLING, WAITING):
             if state in states:
                 return state
+        if (status.get("login") or {}).get("problem"):
+            return LOGIN
         if status["breaker"] == "open":
             return "failing"
         for state in ("active", "connected", "connecting", "idle"):

@@ -20,6 +20,7 @@ from portico.upstream.installs import Installs
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import FinishTask
 from portico.upstream.upstream import Upstream
+from portico.wires.credentials import account_of
 
 if TYPE_CHECKING:
     from portico.wires.wire import Address
@@ -108,11 +109,12 @@ def _upstream(
 
     def placed(folder: str) -> tuple[Upstream, str]:
         found = entry.placed_in(folder)
+        at = (environment.address_of or _address)(found, environment.on_stderr)
         upstream = Upstream(
-            (environment.address_of or _address)(found, environment.on_stderr),
+            at,
             _policy(entry, environment, limits.max_tools),
             memory=kept,
-            key=lambda view: _key(entry, environment.secret, view, limits.path),
+            key=lambda view: _key(entry, environment.secret, view, limits.path, account_of(at)),
             report=environment.report,
             history=history,
         )
@@ -196,13 +198,15 @@ def _address(entry: ServerEntry, on_stderr: StderrSink) -> "Address":
     return address(entry, lambda line: on_stderr(entry.name, line))
 
 
-def _key(entry: ServerEntry, secret: bytes, view: str, config: str) -> str:
+def _key(entry: ServerEntry, secret: bytes, view: str, config: str, account: str) -> str:
     """Return the key of a server's catalog on disk: two names of one server have separate keys, and
     a server keeps its owner part when its arguments change."""
     mark = f"#{entry.name}#{view}"
-    owner = upstream_key(secret, argv=("owner", os.path.realpath(config), mark))[:16]
+    whose = ("owner", os.path.realpath(config), mark)
+    owner = upstream_key(secret, argv=whose, account=account)[:16]
     if entry.url:
-        key = upstream_key(secret, url=f"{entry.url}{mark}", headers=entry.headers)
+        url = f"{entry.url}{mark}"
+        key = upstream_key(secret, url=url, headers=entry.headers, account=account)
     else:
         argv = (entry.command, *entry.args, mark)
         key = upstream_key(secret, argv=argv, cwd=entry.cwd or "", env=entry.env)

@@ -13,7 +13,7 @@ from portico.catalog.sanitize import sanitize_json
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
-from portico.gateway.failure_results import result_response
+from portico.gateway.failure_results import failure_response, result_response
 from portico.gateway.rendering import brief, brief_status, brief_text, full, full_text
 from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping
 from portico.model.context import Context
@@ -23,7 +23,7 @@ from portico.model.offer import Offer
 from portico.model.types import Answer, Change, Handler
 from portico.model.version import Version
 from portico.model.wording import counted, did_you_mean
-from portico.protocol.codec import encode, error_response
+from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.result_fields import noted_result
 from portico.state.per_client import PerClient
 from portico.upstream.installs import INSTALLING, WAITING
@@ -195,6 +195,13 @@ class MetaTools:
 
     def unknown_tool(self, request: Request, context: Context) -> Response:
         """Return the response to a call of an unknown tool."""
+        server = request.name.partition(SEPARATOR)[0]
+        member = self._registry.members.get(server) if server in self._servers() else None
+        if member is not None and member.is_pending and member.login_error is not None:
+            context.target = (server, "")
+            if request.asked:
+                return failure_response(request, context, member.login_error)
+            return mcp_error_response(request.id, member.login_error)
         if request.asked:
             return self._invalid(request, context, self._unknown_tool(request.name))
         context.target = ("", "")

@@ -546,6 +546,14 @@ class Registry:
             self._lead_folders()
             self._schedule_publish()
 
+    async def change_account(self, place: str) -> list[str]:
+        """Use the login that is stored now for a place; return the servers that are there."""
+        providers = [member.provider for member in self.members.values()]
+        upstreams = [one for one in providers if isinstance(one, Upstream)]
+        changed = [one.name for one in upstreams if await one.change_account(place)]
+        await self.refresh(changed)
+        return changed
+
     async def _drain(self, member: Member) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self.config.gateway.drain

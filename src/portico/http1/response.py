@@ -43,6 +43,7 @@ class Http1Response:
         "is_small",
         "is_whole",
         "reason",
+        "sent_as",
         "status",
     )
 
@@ -54,6 +55,8 @@ class Http1Response:
         self.status = 0
         """Zero until the head is complete."""
         self.reason = ""
+        self.sent_as = ""
+        """A note of the sender: the credentials that the request carried."""
         self.headers: dict[str, str] = {}
         """By name in lower case; repeated headers are joined by a comma."""
         self.is_small = False

@@ -27,6 +27,7 @@ STATES = (
     "installing",
     "waiting to install",
     "idle",
+    "login",
     "failing",
     "failed",
     "stopped",

@@ -162,6 +162,21 @@ class CatalogViews:
                     right.catalog = right.catalog or self._catalog(offer, confirmed=False)
         return view
 
+    async def forget(self, change_keys: Callable[[], None]) -> None:
+        """Replace all catalogs by those that are stored under other keys; nothing that was fetched
+        before is saved after that."""
+        fetching = [view.fetching for view in self if view.fetching is not None]
+        for task in fetching:
+            task.cancel()
+        if fetching:
+            await asyncio.wait(fetching)
+        await self._saving.wait(_SAVE_S)
+        change_keys()
+        before, self._views = self._views, {}
+        for name, view in before.items():
+            self.get(name).hub = view.hub
+        self._pool.generation += 1
+
     def _make_room(self) -> None:
         """Drop the oldest view without a connection and without subscribers."""
         needed = {MODERN, LEGACY, *(connection.view for connection in self._pool)}

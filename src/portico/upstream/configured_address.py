@@ -19,12 +19,16 @@ def address(server: ServerEntry, overheard: Callable[[str], None] | None = None)
 
         return Unavailable(server.name, server.problem)
     if server.url:
+        from portico.auth.configured_login import login_credentials
+        from portico.wires.credentials import NO_CREDENTIALS
         from portico.wires.streamable_http import Url
 
+        login = login_credentials(server.url, server.headers, server.name, server.auth)
         return Url(
             server.url,
             title=server.name,
             headers=dict(server.headers),
+            credentials=login or NO_CREDENTIALS,
             max_connections=server.max_connections,
         )
     from portico.process.environment import clean

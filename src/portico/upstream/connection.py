@@ -18,7 +18,7 @@ from portico.upstream.installs import INSTALLING, WAITING
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.session import UpstreamSession, Watcher
 from portico.upstream.subscription import keep_listening
-from portico.wires.wire import Address, Failure, quoted_stderr
+from portico.wires.wire import LOGIN, Address, Failure, quoted_stderr
 
 NOTHING: Mapping[str, Any] = {}
 _TIMER_SLACK_S = 0.01
@@ -315,6 +315,12 @@ class UpstreamConnection:
             why = f"was not ready within {limits.start_s:g} s{quoted_stderr(''.join(notes))}"
             self._start_failed(why)
             raise TargetError(f"{name} {why}", kind="timeout", server=name) from None
+        except TargetError as error:
+            if error.kind == LOGIN:  # the server is fine: a login must not wait for a pause
+                self._fire(ConnectionEvent.START_FAILED)
+            else:
+                self._start_failed(str(error))
+            raise
         except Exception as error:  # bugs of our own too: the state must allow another attempt
             self._start_failed(str(error))
             raise
@@ -380,8 +386,9 @@ class UpstreamConnection:
             return  # several requests may report the same loss
         self._session = None
         self._fire(ConnectionEvent.LOST)
-        self._backoff.failed()
-        self._breaker.failed(failure.why)
+        if failure.kind != LOGIN:
+            self._backoff.failed()
+            self._breaker.failed(failure.why)
         self._close_session(session)
         self._reconnect_soon()
 

@@ -162,6 +162,16 @@ class ConnectionPool:
             self._leave(connection)
         return shared
 
+    def leave_all(self) -> list[UpstreamConnection]:
+        """Leave all connections, which end after their calls; later calls open others."""
+        left = [connection for connection in self if connection not in self._left]
+        self._shared = {kind: [] for kind in self._shared}
+        for connection in left:
+            self._forget(connection)
+            self._leave(connection)
+        self.generation += 1
+        return left
+
     def acquire(self, caller: Caller, modern: bool, task: str = "") -> UpstreamConnection:
         """Return a connection for a call, which may be about a task; release it afterwards."""
         holder = self._holding(task) if task else None

@@ -22,14 +22,14 @@ from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, OnNotification, Serve
 from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import HttpError, one_line
-from portico.wires.wire import Address, ChildWork, Wire, quoted_stderr
+from portico.wires.wire import LOGIN, Address, ChildWork, Wire, quoted_stderr
 
 if TYPE_CHECKING:
     from portico.process.process_work import ProcessWork
 
 LEGACY_FIRST = "legacy-first"
 """An era beside `modern`, `legacy` and `auto`: tries both like `auto`, but legacy first."""
-_UNREACHABLE_KINDS = ("start", "network", "timeout", "exited")
+_UNREACHABLE_KINDS = ("start", "network", "timeout", "exited", LOGIN)
 """Failures that do not depend on the era."""
 _UNSUPPORTED_STATUSES = (400, 404, 405)
 """The statuses that a server of the old transport returns to a POST (backward compatibility)."""
@@ -205,7 +205,9 @@ class _HandshakeAttempt:
                 raise
             try:
                 exchange = await self._connect(older)
-            except TargetError:
+            except TargetError as other:
+                if other.kind == LOGIN:
+                    raise
                 raise error from None  # the error of the current transport is more useful
         return exchange, await self._handshake(exchange)
 
@@ -345,7 +347,7 @@ def _is_inconclusive(error: McpError | TargetError) -> bool:
     status = error.details.get("status")
     if status is not None:
         return status in (401, 403)
-    return error.kind in ("network", "start", "version")
+    return error.kind in ("network", "start", "version", LOGIN)
 
 
 def _listed(versions: list[str]) -> str:

@@ -33,6 +33,7 @@ from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import FinishTask, Relay
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession, progress_token
+from portico.wires.credentials import LoginAccount, login_of
 from portico.wires.wire import Address
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class Upstream:
         `history` holds earlier offers."""
         self.name = address.name
         self.policy = policy
+        self.login = login_of(address)
+        """The login that its calls use, if it is at a URL."""
+        if self.login is not None:
+            self.login.on_changed = self._on_login_changed
+        self._changing = asyncio.Lock()
         self._report = report
         self._history = history
         self._breaker = CircuitBreaker(self.name, policy.backoff, _now)
@@ -339,6 +345,30 @@ class Upstream:
             with suppress(McpError):  # this upstream may lack a resource of the previous one
                 await self.relay(request, Context(session=client_session))
 
+    def _on_login_changed(self) -> None:
+        if self.login is not None and not self._changing.locked():
+            self._background.start(self._use_stored_login(self.login))
+
+    async def change_account(self, place: str) -> bool:
+        """Continue with the login that is stored now, if it is for this upstream; False if not."""
+        if self.login is None or self.login.place_key != place:
+            return False
+        await self._use_stored_login(self.login)
+        return True
+
+    async def _use_stored_login(self, login: LoginAccount) -> None:
+        """Leave the connections and catalogs of the account so far; its running calls finish."""
+        async with self._changing:
+            left = self._pool.leave_all()
+            self._background.start(self._resubscribe(_subscriptions(left)))
+            for connection in left:
+                connection.subscriptions.clear()
+            await self._views.forget(login.adopt)
+            self._breaker.succeeded()
+        for kind in LIST_KINDS:
+            self._views.publish(Change(kind))
+        self._notify_watchers(Change(""))
+
     def on_notification(self, request: Request, context: Context) -> None:
         """Forward a client's notification in the background."""
         caller = self._callers.of(request, context)
@@ -421,6 +451,8 @@ class Upstream:
     async def close(self) -> None:
         """End all sessions, and the processes started for them."""
         self._relay.close()
+        if self.login is not None:
+            await self.login.close()
         for client_session in tuple(self._subscribers):
             client_session.cancel_on_end(self)
         await self._background.close()
@@ -478,6 +510,7 @@ class Upstream:
                 if view.catalog is not None
                 for kind, listed in view.catalog.offer.lists.items()
             },
+            "login": None if self.login is None else self.login.status(),
             "changes": [] if self._history is None else self._history.recent(),
         }
 

@@ -1,4 +1,4 @@
-"""The HTTP client of both HTTP wires: one origin, its token, redirects and size limits."""
+"""The HTTP client of both HTTP wires: one origin, its credentials, redirects and size limits."""
 
 import asyncio
 import ipaddress
@@ -9,14 +9,16 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from portico.auth.flow import IssuerUnavailable, LoginError, LoginNeeded
 from portico.http1.errors import Http1Error, InvalidRequest
 from portico.http1.headers import header_problem
 from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Http1Response
 from portico.http1.url import join_url, parse_url
+from portico.wires.credentials import NO_CREDENTIALS, Credentials, StaticToken
 from portico.wires.event_reader import TooLong
 from portico.wires.http_error_body import error_message
-from portico.wires.wire import MAX_MESSAGE, NO_HEADERS, Data, Failure
+from portico.wires.wire import LOGIN, MAX_MESSAGE, NO_HEADERS, Data, Failure
 
 CONNECT_S = 10.0
 ACCEPT_S = 30.0
@@ -32,12 +34,12 @@ def no_spare_token(url: str) -> tuple[str, str]:
 
 
 class Site(Struct, frozen=True):
-    """The URL of a server, with the headers and token to send."""
+    """The URL of a server, with the headers and credentials to send."""
 
     url: str
     title: str = ""
     headers: Mapping[str, str] = NO_HEADERS
-    token: str = ""
+    credentials: Credentials = NO_CREDENTIALS
     spare_token: Callable[[str], tuple[str, str]] = no_spare_token
     """Returns the URL to use if a server at this URL requires a token, and the token; both are
     empty if it must get none."""
@@ -71,11 +73,14 @@ class HttpClient:
     def __init__(self, site: Site) -> None:
         """Raises TargetError if a header or the token is not valid."""
         self.site = site
-        for name, value in (*site.headers.items(), ("authorization", site.token)):
-            if why := header_problem(name, value):
-                raise self.failure(f"cannot be contacted: {why}", "start").error()
+        problems = [header_problem(name, value) for name, value in site.headers.items()]
+        if isinstance(site.credentials, StaticToken):
+            problems.append(site.credentials.problem)
+        if why := next(filter(None, problems), ""):
+            raise self.failure(f"cannot be contacted: {why}", "start").error()
         self.url = site.url
-        self._token = site.token
+        self._sent = ""
+        """The credentials of the last request."""
         self._sends_spare_token = False
         self._pool = self._new_pool()
 
@@ -92,8 +97,13 @@ class HttpClient:
     ) -> AsyncGenerator[Http1Response, None]:
         """Send a request, or continue a started one. Any failure up to the end of the response
         raises BrokenResponse. An exempt request does not count against the limit of connections."""
+        credentials = self.site.credentials
+        is_last = False  # a request that was refused is sent once more
         for _ in range(MAX_REDIRECTS + 1):
             try:
+                if started is None and credentials.header() is None:
+                    await credentials.obtain()
+                sent = credentials.header() if started is None else started.sent_as
                 response = started or await self._pool.send(
                     method, url, self._with_token(url, headers), content, is_exempt=is_exempt
                 )
@@ -112,6 +122,9 @@ class HttpClient:
                             self._pool = self._new_pool()
                         url = token_url
                         continue
+                    if await self._may_resend(response, sent) and not is_last:
+                        is_last = True
+                        continue
                     raise BrokenResponse(await self._error_response(response))
                 finally:
                     response.close()
@@ -119,6 +132,8 @@ class HttpClient:
                 raise BrokenResponse(self.failure(str(error), "too_large")) from None
             except Http1Error as error:
                 raise BrokenResponse(self.failure(str(error), "network")) from None
+            except LoginError as error:
+                raise BrokenResponse(self._login_failure(error)) from None
         raise BrokenResponse(
             self.failure(f"redirects more than {MAX_REDIRECTS} times; check its URL", "http")
         )
@@ -133,10 +148,16 @@ class HttpClient:
     ) -> Http1Response | None:
         """Start a request if a connection is idle; `on_ready` gets its response, with which `send`
         continues."""
+        if self.site.credentials.header() is None:
+            return None  # `send` will wait for it
         try:
-            return self._pool.begin(method, url, self._with_token(url, headers), content, on_ready)
+            sent = self._with_token(url, headers)
+            response = self._pool.begin(method, url, sent, content, on_ready)
         except InvalidRequest:
             return None  # `send` will report it
+        if response is not None:
+            response.sent_as = self._sent
+        return response
 
     async def notify(self, url: str, headers: Mapping[str, str], content: Data) -> None:
         """Post a message without a response; raises BrokenResponse, also after a timeout."""
@@ -181,9 +202,42 @@ class HttpClient:
         )
 
     def _with_token(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        credentials = self.site.credentials
+        value = credentials.header()
         if self._sends_spare_token:  # another server may be there by now
-            self._token = self.site.spare_token(url)[1]
-        return {**headers, "authorization": f"Bearer {self._token}"} if self._token else headers
+            token = self.site.spare_token(url)[1]
+            value = f"Bearer {token}" if token else ""
+        if value != self._sent:
+            self._sent = value or ""
+            self._pool.forget_heads()
+        return {**headers, credentials.name: value} if value else headers
+
+    async def _may_resend(self, response: Http1Response, sent: str | None) -> bool:
+        """True if a refused request can be sent with other credentials; raises LoginError."""
+        if response.status not in (401, 403) or self._sends_spare_token:
+            return False
+        credentials = self.site.credentials
+        now = credentials.header()
+        if response.status == 401 and now and now != sent:
+            return True  # they were replaced meanwhile
+        return await credentials.refused(
+            response.status, response.headers.get("www-authenticate", "")
+        )
+
+    def _login_failure(self, error: LoginError) -> Failure:
+        if isinstance(error, IssuerUnavailable):
+            return self.failure(
+                f"cannot be used now: its login is not refreshed: {error}", "network"
+            )
+        if not isinstance(error, LoginNeeded):
+            return self.failure(str(error), LOGIN)
+        return Failure(
+            server=self.site.name,
+            why=str(error),
+            kind=LOGIN,
+            command=error.command,
+            scopes=error.scopes,
+        )
 
     def _redirected(self, response: Http1Response, url: str) -> str:
         following = join_url(url, response.headers.get("location", ""))
@@ -198,7 +252,7 @@ class HttpClient:
 
     def _use_spare_token(self, url: str) -> str:
         """Send the spare token from now on; return the URL to use, empty if it must not be sent."""
-        if self._token or self._sends_spare_token:
+        if self._sent or self._sends_spare_token:
             return ""
         following, token = self.site.spare_token(url)
         if not token:
@@ -212,14 +266,14 @@ class HttpClient:
         body = await self._read_body(response, MAX_ERROR_BODY, truncates=True)
         retry_after_s = _retry_after_s(response.headers.get("retry-after", ""))
         then = "" if retry_after_s is None else f"; try again in {retry_after_s} s"
-        secrets = (*self.site.headers.values(), self._token)
+        secrets = (*self.site.headers.values(), self._sent)
         # Our own text for a missing token is clearer.
         words = (
             "" if response.status == 401 else error_message(_media_type(response), body, secrets)
         )
         return Failure(
             server=self.site.name,
-            why=_status_text(response.status, response.reason, bool(self._token)) + words + then,
+            why=_status_text(response.status, response.reason, bool(self._sent)) + words + then,
             kind="http",
             status=response.status,
             body=body,

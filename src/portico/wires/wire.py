@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 16 * 1024 * 1024
 """The longest message that is accepted from an upstream, in bytes."""
 
+LOGIN = "login"
+"""The kind of a failure that a person ends by logging in; the server itself is fine."""
+
 NO_HEADERS: Mapping[str, str] = {}
 
 Data = bytes | Callable[[], bytes]
@@ -45,7 +48,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     server: str
     why: str
     kind: str = "failed"
-    """`exited`, `closed`, `http`, `network`, `too_large`, `garbage` or `start`."""
+    """`exited`, `closed`, `http`, `network`, `too_large`, `garbage`, `start` or `login`."""
     exit_code: int | None = None
     status: int | None = None
     body: bytes = b""
@@ -54,6 +57,10 @@ class Failure(Struct, frozen=True, kw_only=True):
     """The last lines of a child's stderr."""
     retry_after_s: int | None = None
     """The pause that an HTTP server requests."""
+    command: str = ""
+    """The command with which a person logs in."""
+    scopes: tuple[str, ...] = ()
+    """The scopes that a login lacks."""
 
     def error(self) -> TargetError:
         """Return a new error for one caller."""
@@ -64,6 +71,10 @@ class Failure(Struct, frozen=True, kw_only=True):
         }
         if self.stderr:
             details["stderr"] = self.stderr
+        if self.command:
+            details["command"] = self.command
+        if self.scopes:
+            details["scopes"] = list(self.scopes)
         return TargetError(
             f"{self.server} {self.why}{quoted_stderr(self.stderr)}",
             kind=self.kind,

@@ -1,0 +1,39 @@
+"""The credentials of a server at a URL: its stored login, unless its headers have them already."""
+
+from collections.abc import Mapping
+from functools import cache
+
+from portico.auth.login import BEARER, LoginPlace
+from portico.auth.login_credentials import LoginCredentials
+from portico.auth.login_store import LoginStore
+from portico.config.auth_settings import AuthSettings
+from portico.config.paths import state_folder
+from portico.http1.errors import InvalidRequest
+from portico.http1.url import parse_url
+
+_NO_SETTINGS = AuthSettings()
+
+
+def login_credentials(
+    url: str, headers: Mapping[str, str], name: str = "", settings: AuthSettings = _NO_SETTINGS
+) -> LoginCredentials | None:
+    """Return the credentials of a server; None if the user gave others, or the URL is not valid."""
+    wanted = settings.key.lower() or BEARER
+    if any(header.lower() == wanted for header in headers):
+        return None
+    try:
+        if parse_url(url).login:
+            return None
+    except InvalidRequest:
+        return None  # the first request reports it
+    return LoginCredentials(LoginPlace(url, name), settings, login_store())
+
+
+def login_store() -> LoginStore:
+    """Return the logins of this user; one for the whole process."""
+    return _store(state_folder())
+
+
+@cache
+def _store(folder: str) -> LoginStore:
+    return LoginStore(folder)
