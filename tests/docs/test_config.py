@@ -20,6 +20,7 @@ from portico.config.agents_schema import (
     RateLimit,
     RoutingRule,
 )
+from portico.config.auth_settings import AuthSettings
 from portico.config.problems import ConfigError
 from portico.config.read import read
 from portico.config.schema import (
@@ -87,6 +88,7 @@ def _rows(text: str) -> dict[str, str]:
         ("Routing", readers(RoutingRule), RoutingRule(task_type="x", preferred_agents=())),
         ("The gateway", readers(Gateway) | readers(Search), (Gateway(), Search())),
         ("Tasks", readers(TaskSettings), TaskSettings()),
+        ("Logins", readers(AuthSettings), AuthSettings()),
     ],
 )
 def test_every_key_is_documented_with_its_default(

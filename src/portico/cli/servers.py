@@ -1,4 +1,4 @@
-"""`portico servers`: list, change and test the configured servers, and refresh running ones."""
+"""`portico servers`: list, change and test servers, refresh running ones, log in at remote ones."""
 
 import argparse
 
@@ -11,7 +11,9 @@ portico servers list [NAME] [--config FILE]
        portico servers add NAME [options] URL
        portico servers remove|enable|disable NAME [--config FILE]
        portico servers test [NAME] [--config FILE] [--timeout S]
-       portico servers refresh [NAME] [--config FILE] [--timeout S]"""
+       portico servers refresh [NAME] [--config FILE] [--timeout S]
+       portico servers login NAME|URL [--scope S] [--no-browser] [--key] [--config FILE]
+       portico servers logout NAME|URL [--config FILE]"""
 _ACTIONS = {
     "list": "show the configured and the running servers",
     "add": "add a server to the config",
@@ -20,11 +22,14 @@ _ACTIONS = {
     "disable": "disable a server, and keep its entry",
     "test": "start one server, or all enabled ones, and show what they offer",
     "refresh": "fetch the lists of running servers again",
+    "login": "log in at a remote server, for all its uses here (agents have a login of their own)",
+    "logout": "revoke the login at a remote server, and forget it",
 }
-_WITH_NAME = ("remove", "enable", "disable")
+_WITH_NAME = ("remove", "enable", "disable", "login", "logout")
 _OPTION_ACTIONS = {
     **dict.fromkeys(("env", "header", "cwd", "tag", "disabled"), ("add",)),
-    "timeout": ("test", "refresh"),
+    **dict.fromkeys(("scope", "no_browser", "key"), ("login",)),
+    "timeout": ("test", "refresh", "login"),
 }
 
 
@@ -39,9 +44,13 @@ def main(argv: list[str]) -> int:
         from portico.cli import servers_test
 
         return servers_test.main(options)
+    refuse_below_agent(f"portico servers {options.action}")
+    if options.action in ("login", "logout"):
+        from portico.cli import servers_login
+
+        return servers_login.main(options)
     from portico.cli import servers_edit
 
-    refuse_below_agent(f"portico servers {options.action}")
     return servers_edit.main(options)
 
 
@@ -54,7 +63,8 @@ def _options(argv: list[str]) -> argparse.Namespace:
     options: argparse.Namespace = parser.parse_intermixed_args(before)
     for option, actions in _OPTION_ACTIONS.items():
         if options.action not in actions and getattr(options, option):
-            parser.error(f"--{option} works only with {' and '.join(actions)}")
+            shown = option.replace("_", "-")
+            parser.error(f"--{shown} works only with {' and '.join(actions)}")
     words = options.words
     options.name = words[0] if words else None
     options.target = words[1:] if command is None else command
@@ -90,7 +100,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="portico servers",
         usage=_USAGE,
-        description="List, change and test the configured servers, and refresh running ones.",
+        description="List, change and test the configured servers, refresh running ones, and "
+        "log in at remote ones.",
         epilog="\n".join(
             ("actions:", *(f"  {action.ljust(width)}  {what}" for action, what in _ACTIONS.items()))
         ),
@@ -101,7 +112,7 @@ def _parser() -> Parser:
     add("words", nargs="*", metavar="NAME", help="the server; for add also its URL")
     parser.add_config()
     parser.add_json()
-    what = "timeout of refresh (default 90), or for each server in test (default: as configured)"
+    what = "timeout of refresh (default 90) and login (600), or for each server in test"
     valued(add, "--timeout", seconds, "S", what)
     new = parser.add_argument_group("for add").add_argument
     what = "a variable for a command; a secret is stored as ${K}"
@@ -110,4 +121,9 @@ def _parser() -> Parser:
     new("--cwd", metavar="FOLDER", help="working directory of a command")
     repeatable(new, "--tag", str, "TAG", "a tag to find the server by")
     new("--disabled", action="store_true", help="add the server disabled")
+    login = parser.add_argument_group("for login").add_argument
+    repeatable(login, "--scope", str, "S", "a scope to request instead of the server's own")
+    login("--no-browser", action="store_true", help="print the page's URL, and open no browser")
+    what = "store a plain token or key, which you type without an echo"
+    login("--key", action="store_true", help=what)
     return parser

@@ -13,6 +13,7 @@ from portico.cli.target import open_client, run
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import ComponentEntry, Config, ServerEntry
+from portico.console.login_views import configured_login, login_line, login_warning, url_logins
 from portico.console.render import Screen, server_error
 from portico.console.running import nothing_runs, running_statuses, serves
 from portico.model.errors import PorticoError
@@ -51,9 +52,12 @@ def main(options: argparse.Namespace) -> int:
         within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
         return _report(_refresh(chosen, within_s, by_name=by_name), options.json)
     config, problem = _config(options.config)
-    if config is None and problem is None and not running:
+    merged = _merge(config, running)
+    named = {one.label for one in merged}
+    merged += [RunningServer("", {"ok": True, **one}) for one in url_logins(named)]
+    if config is None and problem is None and not merged:
         raise PorticoError(nothing_runs(options.config or config_file()))
-    rows = _select(_merge(config, running), options.name)
+    rows = _select(merged, options.name)
     if config is not None and not rows and not options.json:
         Screen(sys.stdout).print(
             f"no server is configured in {config.path}, and none is running; "
@@ -115,6 +119,7 @@ def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningS
             "title": entry.title,
             "tags": entry.tags,
             "config": config.path,
+            **configured_login(entry),
         }
         here = [
             number
@@ -126,9 +131,16 @@ def _merge(config: Config | None, running: list[RunningServer]) -> list[RunningS
         seen.update(here)
         several = [running[number] for number in here] or [RunningServer("", {})]
         rows += [
-            RunningServer(one.socket, {**one.status, **facts}, one.of_gateway) for one in several
+            RunningServer(one.socket, {**one.status, **facts, **_running(one)}, one.of_gateway)
+            for one in several
         ]
     return rows + [one for number, one in enumerate(running) if number not in seen]
+
+
+def _running(one: RunningServer) -> dict[str, Any]:
+    """The login as the running gateway knows it: it also knows whether one is needed."""
+    login = one.status.get("login")
+    return {"login": login} if login else {}
 
 
 def _target(entry: ServerEntry | ComponentEntry) -> str:
@@ -222,6 +234,9 @@ def _report(rows: list[RunningServer], as_json: bool) -> int:
         for one in rows:
             if one.status["ok"]:
                 screen.print(_line(one, width))
+    for one in rows:
+        if warning := login_warning(one.label, one.status.get("login")):
+            Screen(sys.stderr).print(f"portico: warning: {warning}")
     failed = [one for one in rows if not one.status["ok"]]
     for one in failed:
         message = server_error(one.label, str(one.status.get("error")))
@@ -244,6 +259,9 @@ def _line(one: RunningServer, width: int) -> str:
         parts += [_states(status), _lists(status)]
     elif status.get("enabled"):
         parts.append("not running")
+    login = status.get("login")
+    if login:
+        parts.append(login_line(login))
     if status.get("error"):
         parts.append(str(status["error"]))
     return "  ".join(parts)

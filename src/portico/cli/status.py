@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from portico import __version__
+from portico.console.login_views import login_line, login_warning
 from portico.console.render import Screen, clean
 from portico.console.running import RunningPortico, in_folders, list_porticos
 from portico.console.tables import aligned, duration, on_one_line, shortened
@@ -144,12 +145,23 @@ def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:
     from portico.catalog.history import change_line
 
     for server in servers:
+        yield from _login_notices(server)
         warnings, changes = server.get("warnings"), server.get("changes")
         for warning in warnings[:_MAX_NOTICES] if isinstance(warnings, list) else ():
             yield f"  warning: {on_one_line(str(warning))}"
         for change in changes[:_MAX_NOTICES] if isinstance(changes, list) else ():
             words = change_line(str(server.get("server", "?")), change)
             yield f"  {change.get('time')}  {on_one_line(words)}"
+
+
+def _login_notices(server: dict[str, Any]) -> Iterator[str]:
+    """The login of a server, and a warning if it ends soon."""
+    login, name = server.get("login"), str(server.get("server", "?"))
+    if not isinstance(login, dict):
+        return
+    yield f"  {name}: {on_one_line(login_line(login))}"
+    if warning := login_warning(name, login):
+        yield f"  warning: {on_one_line(warning)}"
 
 
 def _parser() -> Parser:

@@ -162,11 +162,19 @@ def _wrapped_server(status: dict[str, Any]) -> dict[str, Any]:
     """The server of a `wrap`, in the form in which a gateway reports each of its servers."""
     connections = status.get("connections") or []
     states = [str(connection.get("state")) for connection in connections]
-    failing = status.get("breaker") == "open"
     lists = status.get("lists") or {}
     return {
         **{key: value for key, value in status.items() if key not in _OF_PROCESS},
-        "state": "failing" if failing else ", ".join(states) or "not started",
+        "state": _wrapped_state(status, states),
         "tools": lists.get("tools", 0),
         "pending": not lists,
     }
+
+
+def _wrapped_state(status: dict[str, Any], states: list[str]) -> str:
+    login = status.get("login")
+    if isinstance(login, dict) and login.get("needed"):
+        return "login"
+    if status.get("breaker") == "open":
+        return "failing"
+    return ", ".join(states) or "not started"
