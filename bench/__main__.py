@@ -24,6 +24,7 @@ TABLES = {
     "windows": "bench.tables.windows",
     "agents": "bench.tables.agents",
     "tasks": "bench.tables.tasks",
+    "logins": "bench.tables.logins",
     "hostile": "bench.tables.hostile",
     "parts": "bench.tables.parts",
 }

@@ -211,15 +211,21 @@ async def test_a_post_is_never_redirected() -> None:
         assert len(server.asked) == 1
 
 
-async def test_a_pool_forgets_the_heads_of_requests() -> None:
+async def test_a_pool_forgets_credentials_that_were_replaced() -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
         reply(writer, 200, {})
 
     async with web_server(answer) as server:
         pool = Pool({}, 5.0)
-        for token in ("first", "second"):
-            response = await pool.send("GET", server.url, {"authorization": token})
+        for token in ("first", "second", ""):
+            pool.use_credentials("authorization", token)
+            response = await pool.send("GET", server.url, {})
             await response.head()
-            pool.forget_heads()
-            assert token not in repr(vars(pool))
+        assert [asked.headers.get("authorization") for asked in server.asked] == [
+            "first",
+            "second",
+            None,
+        ]
+        assert "first" not in repr(vars(pool))
+        assert "second" not in repr(vars(pool))
         await pool.close()

@@ -50,6 +50,7 @@ class Pool:
         """Send `headers` with each request; `is_direct` ignores proxies; `permit` is called for
         each address before it is contacted."""
         self._headers = headers
+        self._credentials: Mapping[str, str] = {}
         self._connect_s = connect_s
         self._is_direct = is_direct
         self._permit = permit
@@ -110,8 +111,9 @@ class Pool:
         connection.release = slots.release
         return connection.send(*_request(head, content), on_ready)
 
-    def forget_heads(self) -> None:
-        """Drop the cached heads of requests: they contain a token that is no longer used."""
+    def use_credentials(self, name: str, value: str) -> None:
+        """Send this header from now on, none if it is empty; the one before is forgotten."""
+        self._credentials = {name: value} if value else {}
         self._heads.clear()
 
     async def close(self) -> None:
@@ -198,7 +200,8 @@ class Pool:
         if target.origin != origin:
             raise InvalidRequest("its URL points to another host")
         by_name = {"host": ("host", origin.shown)}
-        for name, value in (*_DEFAULTS.items(), *self._headers.items(), *headers.items()):
+        parts = (_DEFAULTS, self._headers, self._credentials, headers)
+        for name, value in (pair for part in parts for pair in part.items()):
             by_name[name.lower()] = name, value
         if target.login:
             by_name["authorization"] = "authorization", target.login

@@ -101,11 +101,12 @@ class HttpClient:
         is_last = False  # a request that was refused is sent once more
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                if started is None and credentials.header() is None:
+                if started is None and not self._use_credentials(url):
                     await credentials.obtain()
-                sent = credentials.header() if started is None else started.sent_as
+                    self._use_credentials(url)
+                sent = self._sent if started is None else started.sent_as
                 response = started or await self._pool.send(
-                    method, url, self._with_token(url, headers), content, is_exempt=is_exempt
+                    method, url, headers, content, is_exempt=is_exempt
                 )
                 started = None
                 try:
@@ -148,11 +149,10 @@ class HttpClient:
     ) -> Http1Response | None:
         """Start a request if a connection is idle; `on_ready` gets its response, with which `send`
         continues."""
-        if self.site.credentials.header() is None:
-            return None  # `send` will wait for it
+        if not self._use_credentials(url):
+            return None  # `send` will wait for them
         try:
-            sent = self._with_token(url, headers)
-            response = self._pool.begin(method, url, sent, content, on_ready)
+            response = self._pool.begin(method, url, headers, content, on_ready)
         except InvalidRequest:
             return None  # `send` will report it
         if response is not None:
@@ -201,18 +201,21 @@ class HttpClient:
             max_connections=self.site.max_connections,
         )
 
-    def _with_token(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+    def _use_credentials(self, url: str) -> bool:
+        """Send the credentials that are ready now; False if they must be waited for."""
         credentials = self.site.credentials
         value = credentials.header()
         if self._sends_spare_token:  # another server may be there by now
             token = self.site.spare_token(url)[1]
             value = f"Bearer {token}" if token else ""
+        if value is None:
+            return False
         if value != self._sent:
-            self._sent = value or ""
-            self._pool.forget_heads()
-        return {**headers, credentials.name: value} if value else headers
+            self._sent = value
+            self._pool.use_credentials(credentials.name, value)
+        return True
 
-    async def _may_resend(self, response: Http1Response, sent: str | None) -> bool:
+    async def _may_resend(self, response: Http1Response, sent: str) -> bool:
         """True if a refused request can be sent with other credentials; raises LoginError."""
         if response.status not in (401, 403) or self._sends_spare_token:
             return False
