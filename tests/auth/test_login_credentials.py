@@ -275,6 +275,27 @@ async def test_another_account_is_announced_or_used_at_once(issued: Issued) -> N
     assert (credentials.account, await header(credentials)) == ("bob", "Bearer bobs")
 
 
+async def test_another_account_that_is_adopted_during_a_refresh_is_the_one_in_use(
+    issued: Issued,
+) -> None:
+    issued.log_in()
+    issued.now += 100
+    credentials = issued.credentials()
+    other = Login(facts=LoginFacts(id="bob", place="api"), url=PLACE.url, access="bobs")
+
+    async def log_in_as_bob() -> None:
+        issued.store.save(PLACE.key, other)
+        credentials.adopt()
+
+    issued.during = log_in_as_bob
+    await credentials.obtain()
+    assert credentials.header() in (None, "Bearer bobs"), "never the token of the other account"
+    assert await header(credentials) == "Bearer bobs"
+    stored = issued.store.load(PLACE.key)
+    assert stored is not None
+    assert stored.facts.id == "bob"
+
+
 async def test_a_login_that_was_removed_is_over(issued: Issued) -> None:
     issued.log_in()
     credentials = issued.credentials()

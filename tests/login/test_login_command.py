@@ -76,6 +76,18 @@ def test_two_entries_of_one_url_are_two_accounts(rig: IssuerRig, person: Person)
     assert len(rig.registered) == 1, "a client is kept for its issuer"
 
 
+def test_the_login_of_a_removed_server_is_listed_and_can_be_ended(
+    rig: IssuerRig, person: Person
+) -> None:
+    person.config(f"mine {rig.url}")
+    person.log_in("mine")
+    assert person.run("servers", "remove", "mine").returncode == 0
+    assert "mine  logged in as ann@people.test" in person.run("servers", "list").stdout
+    assert person.log_out("mine")["changed"] is True
+    assert len(rig.revoked) == 2
+    assert "logged in" not in person.run("servers", "list").stdout
+
+
 WRONG = [
     ("metadata", {"issuer": "https://evil.test"}, "is that of another issuer"),
     (

@@ -209,6 +209,10 @@ class LoginCredentials:
     async def _save(self, renewed: Login) -> Login:
         """Store new tokens before they are used; where that fails, this process still has them."""
         key, store = self.place.key, self._store
+        facts = store.facts(key)
+        if facts is not None and facts.id != renewed.facts.id:
+            self._unsaved = None
+            return renewed  # another account is stored by now, and never overwritten
         try:
             await asyncio.to_thread(store.save, key, renewed, is_renewed=True)
             store.clear_refreshing(key)
@@ -244,6 +248,8 @@ class LoginCredentials:
         return await FlowRunner(rule).run(flow)
 
     def _use_login(self, login: Login) -> None:
+        if login.facts.id != self.account:
+            return  # another account was adopted meanwhile
         self.name = login.header.lower()
         self._use(login.value, max(login.fresh_until, self._clock() + _MIN_USE_S))
 

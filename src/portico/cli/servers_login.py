@@ -9,7 +9,7 @@ import msgspec
 from portico.auth.configured_login import login_store
 from portico.auth.login import Login, key_login
 from portico.cli.target import run
-from portico.console.login_place import login_place, read_key
+from portico.console.login_place import login_place, logout_place, read_key
 from portico.console.render import Screen
 from portico.console.server_login import ServerLogin
 
@@ -19,7 +19,8 @@ WITHIN_S = 600.0
 
 def main(options: argparse.Namespace) -> int:
     """Log in or out, and tell every running Portico."""
-    place, settings = login_place(options.name, options.config)
+    find = logout_place if options.action == "logout" else login_place
+    place, settings = find(options.name, options.config)
     store = login_store()
     store.check_writable()
     login = ServerLogin(place, settings, store)

@@ -13,7 +13,7 @@ from portico.cli.target import open_client, run
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import ComponentEntry, Config, ServerEntry
-from portico.console.login_views import configured_login, login_line, login_warning, url_logins
+from portico.console.login_views import configured_login, login_line, login_warning, other_logins
 from portico.console.render import Screen, server_error
 from portico.console.running import nothing_runs, running_statuses, serves
 from portico.model.errors import PorticoError
@@ -54,7 +54,7 @@ def main(options: argparse.Namespace) -> int:
     config, problem = _config(options.config)
     merged = _merge(config, running)
     named = {one.label for one in merged}
-    merged += [RunningServer("", {"ok": True, **one}) for one in url_logins(named)]
+    merged += [RunningServer("", {"ok": True, **one}) for one in other_logins(named)]
     if config is None and problem is None and not merged:
         raise PorticoError(nothing_runs(options.config or config_file()))
     rows = _select(merged, options.name)

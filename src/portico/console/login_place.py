@@ -3,6 +3,7 @@
 import os
 import sys
 
+from portico.auth.configured_login import login_store
 from portico.auth.login import BEARER, LoginPlace
 from portico.auth.web_url import checked_url
 from portico.config.auth_settings import AuthSettings
@@ -13,6 +14,19 @@ from portico.model.errors import PorticoError
 from portico.model.wording import close_matches, did_you_mean
 
 _MAX_KEY = 16 * 1024
+
+
+def logout_place(name: str, config: str | None) -> tuple[LoginPlace, AuthSettings]:
+    """Return the same for a logout, also of a server that was removed from the config."""
+    try:
+        return login_place(name, config)
+    except PorticoError:
+        store = login_store()
+        for key, facts in store.all_facts().items():
+            login = store.load(key) if facts.place == name else None
+            if login is not None:
+                return LoginPlace(login.url, name), AuthSettings()
+        raise
 
 
 def login_place(name: str, config: str | None) -> tuple[LoginPlace, AuthSettings]:

@@ -47,16 +47,20 @@ def configured_login(entry: ServerEntry | ComponentEntry) -> dict[str, Any]:
     return {} if status is None else {"login": status}
 
 
-def url_logins(shown: Collection[str]) -> list[dict[str, Any]]:
-    """Return the logins of `wrap`, `call` and `inspect`, at URLs that are not shown yet."""
+def other_logins(shown: Collection[str]) -> list[dict[str, Any]]:
+    """Return the logins that are not shown yet: at URLs, and of servers that were removed."""
     from portico.auth.configured_login import login_store
     from portico.auth.login_credentials import login_status
 
     return [
-        {"server": facts.place, "login": login_status(LoginPlace(facts.place), facts)}
+        {"server": facts.place, "login": login_status(_place(facts.place), facts)}
         for facts in login_store().all_facts().values()
-        if facts.place.startswith(URLS) and facts.place not in shown
+        if facts.place not in shown
     ]
+
+
+def _place(shown: str) -> LoginPlace:
+    return LoginPlace(shown) if shown.startswith(URLS) else LoginPlace("https://removed", shown)
 
 
 def _left(until: float, now: float) -> str:

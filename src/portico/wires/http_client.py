@@ -26,6 +26,8 @@ ACCEPT_S = 30.0
 MAX_REDIRECTS = 5
 MAX_ERROR_BODY = 64 * 1024
 NO_RESULT = "ended its response without a result"
+_TRIES = 2
+"""Another account may be logged in while the credentials of one are read."""
 
 
 def no_spare_token(url: str) -> tuple[str, str]:
@@ -97,13 +99,11 @@ class HttpClient:
     ) -> AsyncGenerator[Http1Response, None]:
         """Send a request, or continue a started one. Any failure up to the end of the response
         raises BrokenResponse. An exempt request does not count against the limit of connections."""
-        credentials = self.site.credentials
         is_last = False  # a request that was refused is sent once more
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                if started is None and not self._use_credentials(url):
-                    await credentials.obtain()
-                    self._use_credentials(url)
+                if started is None:
+                    await self._await_credentials(url)
                 sent = self._sent if started is None else started.sent_as
                 response = started or await self._pool.send(
                     method, url, headers, content, is_exempt=is_exempt
@@ -214,6 +214,15 @@ class HttpClient:
             self._sent = value
             self._pool.use_credentials(credentials.name, value)
         return True
+
+    async def _await_credentials(self, url: str) -> None:
+        """Wait until the credentials are ready; raises LoginError."""
+        for _ in range(_TRIES):
+            if self._use_credentials(url):
+                return
+            await self.site.credentials.obtain()
+        if not self._use_credentials(url):  # never those of the request before
+            raise LoginError("has another login now; try again")
 
     async def _may_resend(self, response: Http1Response, sent: str) -> bool:
         """True if a refused request can be sent with other credentials; raises LoginError."""
