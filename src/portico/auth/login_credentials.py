@@ -23,6 +23,7 @@ _MIN_USE_S = 1.0
 """A new token is used for this long at least, even if it lives shorter: the server decides."""
 _PATIENCE_S = 10.0
 """A token that is refused this soon after a refusal is not refreshed again: no loop."""
+_CLOSE_S = 5.0
 _NEVER = float("inf")
 _ENDED = {
     "invalid_grant": "the login has ended",
@@ -101,8 +102,8 @@ class LoginCredentials:
         self._forget()
 
     async def close(self) -> None:
-        """Let a refresh finish: its answer must be stored."""
-        await self._running.wait()
+        """Let a refresh finish, within a limit: its answer must be stored."""
+        await self._running.wait(_CLOSE_S)
 
     def status(self) -> dict[str, Any] | None:
         """Return the facts for people; None without a login that is needed."""

@@ -401,8 +401,11 @@ class UpstreamConnection:
         try:
             while self.subscriptions and self.open_session is None and not self._closed:
                 await asyncio.sleep(self._backoff.remaining_s)
-                with contextlib.suppress(TargetError):
+                try:
                     await self.session()
+                except TargetError as error:
+                    if error.kind == LOGIN:
+                        return  # there is no pause to wait for: a login subscribes again
         finally:
             self._reconnecting = None
 

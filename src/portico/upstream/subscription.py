@@ -17,6 +17,7 @@ from portico.upstream.handshake import modern_meta
 from portico.upstream.pending_request import FOREVER
 from portico.upstream.request_headers import request_headers
 from portico.upstream.session import UpstreamSession
+from portico.wires.wire import LOGIN
 
 _MIN_PAUSE_S = 1.0
 _MAX_PAUSE_S = 30.0
@@ -48,8 +49,8 @@ async def keep_listening(
             if error.code in _UNSUPPORTED_CODES:
                 return
             pause = min(2 * pause, _MAX_PAUSE_S)  # the upstream may be busy
-        except TargetError:
-            if session.exchange.is_over():
-                return
+        except TargetError as error:
+            if session.exchange.is_over() or error.kind == LOGIN:
+                return  # a login opens another session
             pause = min(2 * pause, _MAX_PAUSE_S)
         await asyncio.sleep(pause)

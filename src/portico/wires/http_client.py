@@ -15,7 +15,7 @@ from portico.http1.headers import header_problem
 from portico.http1.pool import MAX_CONNECTIONS, Pool
 from portico.http1.response import Http1Response
 from portico.http1.url import join_url, parse_url
-from portico.wires.credentials import NO_CREDENTIALS, Credentials, StaticToken
+from portico.wires.credentials import NO_CREDENTIALS, Credentials, StaticToken, login_of
 from portico.wires.event_reader import TooLong
 from portico.wires.http_error_body import error_message
 from portico.wires.wire import LOGIN, MAX_MESSAGE, NO_HEADERS, Data, Failure
@@ -189,7 +189,10 @@ class HttpClient:
         return self.failure(why, "http", response.status)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; a refresh of the login finishes before."""
+        login = login_of(self.site)
+        if login is not None:
+            await login.close()
         await self._pool.close()
 
     def _new_pool(self) -> Pool:

@@ -7,6 +7,7 @@ from portico.http1.response import Http1Response
 from portico.wires.event_reader import EventReader
 from portico.wires.http_client import BrokenResponse, HttpClient, is_stream
 from portico.wires.session_headers import SessionHeaders
+from portico.wires.wire import LOGIN
 
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
@@ -68,6 +69,8 @@ class Listener:
                     await self._read(response, reader, b"")
             except BrokenResponse as broken:
                 self._responded.set()
+                if broken.failure.kind == LOGIN:
+                    return  # a login opens another session
                 status = broken.failure.status
                 if status is not None and status < _SERVER_FAULT:
                     if status == _NO_SESSION and is_offered and self._headers.session:
