@@ -130,7 +130,7 @@ def test_a_configured_client_is_not_sent_to_an_issuer_that_was_exchanged() -> No
         ({"state": "other"}, "is not that of this login"),
         ({"state": None}, "is not that of this login"),
         ({"iss": "https://evil.test", "error": "EVIL"}, "came from another authorization server"),
-        ({"code": None, "error": "access_denied"}, "was not allowed to log in: access_denied"),
+        ({"code": None, "error": "access_denied"}, "was denied: access_denied"),
         ({"code": None, "error": "x", "error_description": "so\x1b[2J"}, "refused the login: so"),
         ({"code": ""}, "has no code"),
     ],

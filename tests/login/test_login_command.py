@@ -99,7 +99,7 @@ WRONG = [
     ("metadata", {"registration_endpoint": None}, "set client_id"),
     ("resource", {"resource": "https://evil.test/mcp"}, "about another server"),
     ("response", {"iss": "https://evil.test"}, "came from another authorization server"),
-    ("response", {"code": None, "error": "access_denied"}, "was not allowed to log in"),
+    ("response", {"code": None, "error": "access_denied"}, "was denied: access_denied"),
     ("answer", {"token_type": "mac"}, "issues mac tokens"),
     ("answer", {"access_token": "two words"}, "no usable access token"),
 ]

@@ -112,7 +112,7 @@ def test_a_login_that_is_denied_stores_nothing(person: Person) -> None:
     with provider() as issuer:
         done = person.run("servers", "login", issuer.url, how="deny")
         assert done.returncode == 1
-        assert "was not allowed to log in: End-User aborted interaction" in done.stderr
+        assert "was denied: End-User aborted interaction" in done.stderr
         assert "Not logged in" in person.page()
         assert "requires a login" in person.call(issuer.url, "whoami_ann").stderr
 

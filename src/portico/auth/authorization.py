@@ -82,7 +82,7 @@ def code_of(redirected: str, request: AuthorizationRequest, issuer: Issuer) -> s
         code = shown(found["error"])
         why = shown(found.get("error_description", "")) or code
         if code == "access_denied":
-            raise GrantRefused(f"{shown(issuer.name)} was not allowed to log in: {why}", code)
+            raise GrantRefused(f"the login at {shown(issuer.name)} was denied: {why}", code)
         raise GrantRefused(f"{shown(issuer.name)} refused the login: {why}", code)
     if not found.get("code"):
         raise LoginError("the redirected URL has no code; start again")
