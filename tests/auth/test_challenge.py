@@ -20,7 +20,7 @@ from portico.auth.challenge import Challenge, parse_challenge
         ),
         ('Basic realm="x", Bearer scope=read', Challenge(scopes=("read",))),
         ('Negotiate YWJj==, Bearer scope="a"', Challenge(scopes=("a",))),
-        ('Bearer scope="a\\"b"', Challenge(scopes=('a"b',))),
+        ('Bearer scope="a\\"b c \x1b[2J d\u202e"', Challenge(scopes=("c",))),
         ('Bearer scope="first", scope="second"', Challenge(scopes=("first",))),
         ('Bearer scope="open', Challenge()),
     ],

@@ -88,6 +88,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({METADATA: issuer(code_challenge_methods_supported=["plain"])}, "does not support PKCE"),
     ({METADATA: {**issuer(), "code_challenge_methods_supported": None}}, "does not support PKCE"),
     ({METADATA: issuer(token_endpoint="http://id.test/t")}, "token_endpoint of .* must use https"),
+    ({METADATA: issuer(authorization_endpoint="javascript:alert(1)")}, "is not a valid URL"),
+    ({METADATA: issuer(authorization_endpoint="-x https://a")}, "is not a valid URL"),
     ({METADATA: issuer(token_endpoint=None)}, "token_endpoint of https://id.test is missing"),
     ({METADATA: issuer(registration_endpoint="file:///x")}, "registration_endpoint of .* not a va"),
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,15 @@ async def test_more_scopes_are_named_with_those_that_were_granted(issued: Issued
         await credentials.refused(403, 'Bearer error="insufficient_scope", scope="read write"')
     assert caught.value.scopes == ("write",)
     assert caught.value.command == "portico servers login api --scope read --scope write"
+
+
+async def test_scopes_of_a_server_stay_words_in_the_command(issued: Issued) -> None:
+    credentials = issued.credentials()
+    await header(credentials)
+    with pytest.raises(LoginNeeded) as caught:
+        await credentials.refused(401, 'Bearer scope="$(reboot) ;ls \'x"')
+    words = shlex.split(caught.value.command)
+    assert words[3:] == ["api", "--scope", "$(reboot)", "--scope", ";ls", "--scope", "'x"]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def test_places_have_logins_of_their_own(tmp_path: Path) -> None:
         LoginPlace("https://x", "api"),
     ):
         assert store.load(other.key) is None
-    assert LoginPlace("https://API.test:443/mcp", "api").key == PLACE.key
+    for same in ("https://API.test:443/mcp", "https://api.test/mcp?key=s3cret"):
+        place = LoginPlace(same, "api")
+        assert (place.key, LoginPlace(same).shown) == (PLACE.key, "https://api.test/mcp")
 
 
 def test_the_seal_holds_for_one_place_and_its_facts(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ _SCHEME = re.compile(rf"({_WORD})(?=\s|,|$)")
 _BETWEEN = re.compile(r"[\s,]*")
 _OPAQUE = re.compile(r"\s+[0-9A-Za-z._~+/-]+=*(?=\s*(?:,|$))")
 """The credentials of a scheme without parameters, such as Negotiate."""
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
+_MAX_SCOPES = 50
 INSUFFICIENT_SCOPE = "insufficient_scope"
 
 
@@ -28,10 +30,15 @@ def parse_challenge(header: str) -> Challenge:
         if scheme == "bearer":
             return Challenge(
                 params.get("resource_metadata", ""),
-                tuple(dict.fromkeys(params.get("scope", "").split())),
+                _scopes(params.get("scope", "")),
                 params.get("error", ""),
             )
     return Challenge()
+
+
+def _scopes(text: str) -> tuple[str, ...]:
+    """Return the valid scopes of a list (RFC 6749, section 3.3); messages quote them."""
+    return tuple(dict.fromkeys(filter(_SCOPE.fullmatch, text.split())))[:_MAX_SCOPES]
 
 
 def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:

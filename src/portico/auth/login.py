@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from shlex import quote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,19 +26,25 @@ class LoginPlace(Struct, frozen=True):
     @property
     def key(self) -> str:
         """The name of its files; it reveals neither the URL nor the name."""
-        text = f"{self.name}\0{canonical(self.url)}"
+        text = f"{self.name}\0{self._plain_url}"
         return hashlib.blake2b(text.encode(), digest_size=16, person=b"portico login").hexdigest()
 
     @property
     def shown(self) -> str:
         """The word after `portico servers login`."""
-        return self.name or canonical(self.url).partition("?")[0]
+        return self.name or self._plain_url
+
+    @property
+    def _plain_url(self) -> str:
+        """Without the query, which may hold a secret and is not shown."""
+        return canonical(self.url).partition("?")[0]
 
 
 def login_command(place: LoginPlace, scopes: Sequence[str] = ()) -> str:
     """Return the command with which a person logs in."""
-    more = "".join(f" --scope {scope}" for scope in scopes)
-    return f"portico servers login {place.shown}{more}"
+    # Scopes and URLs are the server's: pasted into a shell, they must stay words.
+    more = "".join(f" --scope {quote(scope)}" for scope in scopes)
+    return f"portico servers login {quote(place.shown)}{more}"
 
 
 class LoginFacts(Struct, frozen=True, kw_only=True):
