@@ -129,7 +129,7 @@ def test_a_logout_while_calls_run_lets_them_finish(rig: IssuerRig, person: Perso
         assert gateway.status()["mine"]["state"] == "login"
 
 
-@pytest.mark.parametrize("path", ["mcp", "legacy"])
+@pytest.mark.parametrize("path", ["mcp", "legacy", "sse"])
 def test_a_server_that_lets_the_handshake_in_and_refuses_its_lists(
     rig: IssuerRig, person: Person, path: str
 ) -> None:
@@ -137,7 +137,9 @@ def test_a_server_that_lets_the_handshake_in_and_refuses_its_lists(
     config = person.config(f"mine {rig.origin}/{path}", gateway='expose = "all"')
     with Gateway(person.home, config) as gateway, gateway.client() as client:
         assert until(lambda: gateway.status()["mine"]["state"] == "login")
-        assert gateway.status()["mine"]["breaker"] == "closed"
+        status = gateway.status()["mine"]
+        assert status["breaker"] == "closed"
+        assert "run `portico servers login mine`" in status["error"]
         person.log_in("mine")
         assert until(lambda: gateway.status()["mine"]["tools"] == 3)
         assert client.said("mine__whoami") == "you are ann"
