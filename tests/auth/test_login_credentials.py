@@ -92,6 +92,27 @@ async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
     assert (credentials.status() or {})["needed"] == "requires a login (HTTP 401)"
 
 
+async def test_the_need_of_a_login_stays_until_there_is_one_or_the_server_lets_us_in(
+    issued: Issued,
+) -> None:
+    credentials = issued.credentials()
+    for _ in range(2):
+        await header(credentials)
+        with pytest.raises(LoginNeeded):
+            await credentials.refused(401, "")
+        await header(credentials)  # the next request begins
+        assert (credentials.status() or {})["needed"] == "requires a login (HTTP 401)"
+    credentials.accepted()
+    assert credentials.status() is None
+    issued.log_in()
+    credentials.adopt()
+    await header(credentials)
+    with pytest.raises(LoginNeeded):
+        await credentials.refused(403, 'Bearer error="insufficient_scope", scope="x"')
+    credentials.accepted()
+    assert "requires more scopes" in (credentials.status() or {})["needed"]
+
+
 async def test_a_login_is_refreshed_a_tenth_of_its_life_before_its_end(issued: Issued) -> None:
     issued.log_in()
     credentials = issued.credentials()

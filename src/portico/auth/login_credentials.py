@@ -101,6 +101,11 @@ class LoginCredentials:
         self.account = "" if facts is None else facts.id
         self._forget()
 
+    def accepted(self) -> None:
+        """Record that the server returned its lists: without a login, none is needed any more."""
+        if not self._value:
+            self.needed = ""
+
     async def close(self) -> None:
         """Let a refresh finish, within a limit: its answer must be stored."""
         await self._running.wait(_CLOSE_S)
@@ -251,11 +256,11 @@ class LoginCredentials:
     def _use_login(self, login: Login) -> None:
         if login.facts.id != self.account:
             return  # another account was adopted meanwhile
-        self.name = login.header.lower()
+        self.name, self.needed = login.header.lower(), ""
         self._use(login.value, max(login.fresh_until, self._clock() + _MIN_USE_S))
 
     def _use(self, value: str, until: float) -> None:
-        self._value, self._until, self.needed = value, until, ""
+        self._value, self._until = value, until
 
     def _forget(self) -> None:
         self._value, self._until, self.needed = None, 0.0, ""

@@ -229,6 +229,8 @@ class Upstream:
         self._watchers.append(changed)
 
     def _catalog_fetched(self, view: CatalogView) -> None:
+        if self.login is not None:
+            self.login.accepted()
         if view.name in (MODERN, LEGACY) or self.offered() is None:
             self._notify_watchers(Change(""))
 

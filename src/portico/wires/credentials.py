@@ -43,6 +43,10 @@ class LoginAccount(Credentials, Protocol):
         """Use the login that is stored now."""
         ...
 
+    def accepted(self) -> None:
+        """Record that the server returned its lists."""
+        ...
+
     def status(self) -> dict[str, Any] | None:
         """Return the facts for people; None without a login."""
         ...
