@@ -5,7 +5,7 @@ The rule, in this order:
 1. a server that lists the URI;
 2. the server with the most literal template that matches it;
 3. the first server with a tool that has it as its page;
-4. the server whose result mentioned it (`gateway/resource_origins.py`);
+4. the server whose result mentioned it (`resource_origins.py`);
 5. the only server with a template without a scheme that matches it.
 
 The order of servers matters only if two list the same URI, or have equally literal templates that

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Raw, Struct, convert, json, to_builtins
 from msgspec.structs import replace
 
+from portico.catalog.attributed_questions import signed
 from portico.chain.fold import is_waiting
 from portico.chain.link_place import PLACE, LinkPlace
 from portico.model.content import ToolResult
@@ -38,7 +39,6 @@ from portico.providers.rounds import (
 )
 from portico.state.pending import Pending, after
 from portico.state.sealed_states import SealedStates
-from portico.upstream.attributed_questions import signed
 
 if TYPE_CHECKING:
     from portico.providers.forms import ClassForm

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from portico.catalog.attributed_questions import for_session
 from portico.chain.core import first_owner
 from portico.config.names import is_valid_name, valid_name
 from portico.config.schema import Config, ToolFilter
@@ -20,7 +21,6 @@ from portico.model.types import Answer, Change
 from portico.providers.functions import FunctionProvider
 from portico.providers.task_mode import TaskMode
 from portico.server import Server, freeze
-from portico.upstream.attributed_questions import for_session
 from portico.upstream.direct_call import as_mcp_error
 
 

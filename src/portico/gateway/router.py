@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
+from portico.catalog.attributed_questions import named_error, named_result
 from portico.catalog.merge import ItemRoute
+from portico.catalog.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
@@ -14,7 +16,6 @@ from portico.gateway.failure_results import failure_response, gateway_failure, r
 from portico.gateway.metatool_definitions import EXECUTE_READ
 from portico.gateway.metatools import MetaTools
 from portico.gateway.middle_links import CompositionOrder
-from portico.gateway.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.gateway.rewrite import (
     InvalidCall,
     not_read_only,
@@ -34,7 +35,6 @@ from portico.model.types import Answer, Change, Handler
 from portico.protocol.codec import mcp_error_response
 from portico.protocol.eras import URL_REQUIRED
 from portico.state.pending import Pending, after
-from portico.upstream.attributed_questions import named_error, named_result
 
 _SET_LEVEL_TIMEOUT_S = 2.0
 """The time that servers have to accept a client's log level."""

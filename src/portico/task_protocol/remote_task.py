@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
+from portico.catalog.attributed_questions import named_question
 from portico.model.context import Context, Peer
 from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.model.message import Meta, Request, Response
@@ -40,7 +41,6 @@ from portico.task_protocol.task_call import (
 from portico.task_protocol.task_wire import late_response, outcome_of
 from portico.tasks.record import CANCELLED, INTERRUPTED, TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, LeaseLost, TaskOutcome, Work, failed_outcome
-from portico.upstream.attributed_questions import named_question
 
 if TYPE_CHECKING:
     from portico.task_protocol.task_host import TaskHost

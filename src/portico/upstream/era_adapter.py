@@ -8,6 +8,7 @@ from functools import partial
 import msgspec
 from msgspec import Raw
 
+from portico.catalog.attributed_questions import for_session, refused_question
 from portico.model.errors import (
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
@@ -32,7 +33,6 @@ from portico.protocol.eras import (
 )
 from portico.protocol.tasks import EXTENSION, task_of, with_tasks
 from portico.state.memory import LARGE
-from portico.upstream.attributed_questions import for_session, refused_question
 from portico.upstream.caller import Call, Caller
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession

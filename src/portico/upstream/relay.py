@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from portico.catalog.attributed_questions import refused_question
 from portico.catalog.catalog import ListedTool
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, McpError, TargetError
@@ -38,7 +39,6 @@ from portico.protocol.tasks import (
     unasked_task,
 )
 from portico.state.memory import LARGE
-from portico.upstream.attributed_questions import refused_question
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call, Caller
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from portico.catalog.attributed_questions import named, named_result
 from portico.model.methods import SAMPLE
 from portico.protocol.eras import members
-from portico.upstream.attributed_questions import named, named_result
 
 
 @pytest.mark.parametrize("scope", [rb'"allServers"', rb'"\u0061llServers"', rb'"all\u0053ervers"'])

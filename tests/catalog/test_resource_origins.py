@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portico.catalog.resource_origins import ResourceOrigins
 from portico.catalog.resource_routing import ResourceRouting, ServerResources
-from portico.gateway.resource_origins import ResourceOrigins
 from portico.model.context import Context
 from portico.model.message import Response
 
