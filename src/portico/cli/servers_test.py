@@ -3,22 +3,20 @@
 import argparse
 import asyncio
 import sys
-import time
 from typing import Any
 
 import msgspec
 
+from portico import __version__
 from portico.cli.target import run
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, quoted, suggestion
 from portico.config.read import read
-from portico.config.schema import ComponentEntry, ServerEntry
 from portico.console.render import Screen, server_error
-from portico.model.errors import PorticoError
+from portico.console.server_check import KINDS, check_server
 from portico.model.wording import counted
 
 _MAX_CONCURRENT = 4
-_KINDS = ("tools", "resources", "templates", "prompts")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -43,7 +41,7 @@ async def _test_all(path: str, names: list[str], options: argparse.Namespace) ->
 
     async def test(name: str) -> dict[str, Any]:
         async with limiter:
-            outcome = await _test(path, name, options.timeout)
+            outcome = await check_server(path, name, __version__, options.timeout)
         if not options.json:
             _print_outcome(outcome)
         return outcome
@@ -57,55 +55,6 @@ async def _test_all(path: str, names: list[str], options: argparse.Namespace) ->
     return 0 if all(outcome["ok"] for outcome in outcomes) else 1
 
 
-async def _test(path: str, name: str, within_s: float | None) -> dict[str, Any]:
-    started = time.perf_counter()
-    try:
-        # Each is read separately: a missing variable of one must not fail the others.
-        server = _server_of(read(path, only={name}).entries[name])
-        outcome = await _connect_and_list(server, within_s)
-    except PorticoError as error:
-        outcome = {"ok": False, "error": str(error)}
-    return {"server": name, **outcome, "ms": round((time.perf_counter() - started) * 1000, 1)}
-
-
-def _server_of(entry: ServerEntry | ComponentEntry) -> ServerEntry:
-    """The server of an entry; a component is tested in its own process."""
-    if isinstance(entry, ServerEntry):
-        return entry
-    from portico.components.own_process import as_server, checked
-
-    return as_server(checked(entry))
-
-
-async def _connect_and_list(server: ServerEntry, within_s: float | None) -> dict[str, Any]:
-    from portico import __version__
-    from portico.client.connect import connect
-    from portico.upstream.configured_address import address, configured_limits
-    from portico.upstream.handshake import HandshakeLimits
-
-    limits = configured_limits(server)
-    if within_s is not None:
-        limits = HandshakeLimits(init_s=within_s, list_s=within_s, call_s=within_s)
-    client = await connect(
-        address(server),
-        era=server.era,
-        limits=limits,
-        info={"name": "portico", "title": "Portico", "version": __version__},
-    )
-    async with client:
-        lists = {kind: await client.listing(kind) for kind in _KINDS}
-        hidden = [t for t in lists["tools"].items if not server.tools.allows(t["name"])]
-        return {
-            "ok": True,
-            "info": client.server.info,
-            "protocolVersion": client.server.version.text,
-            "era": "modern" if client.modern else "legacy",
-            "transport": client.transport,
-            **{kind: len(listing.items) for kind, listing in lists.items()},
-            "hidden": len(hidden),
-        }
-
-
 def _print_outcome(outcome: dict[str, Any]) -> None:
     if not outcome["ok"]:
         Screen(sys.stderr).print(f"portico: {server_error(outcome['server'], outcome['error'])}")
@@ -113,7 +62,7 @@ def _print_outcome(outcome: dict[str, Any]) -> None:
     info = outcome["info"]
     identity = f"{info.get('name', '')} {info.get('version', '')}".strip() or "no name"
     counts = [
-        counted(outcome[kind], kind[:-1]) for kind in _KINDS if outcome[kind] or kind != "templates"
+        counted(outcome[kind], kind[:-1]) for kind in KINDS if outcome[kind] or kind != "templates"
     ]
     if outcome["hidden"]:
         counts[0] += f" ({outcome['hidden']} filtered out)"
