@@ -37,6 +37,11 @@ def server(name: str) -> Path:
     return _present(_SCOPE / f"server-{name}" / "dist" / "index.js")
 
 
+def mcpb() -> Path:
+    """Return the script that packs .mcpb bundles."""
+    return _present(_TOOLS / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "cli" / "cli.js")
+
+
 def acp_schema(name: str) -> Path:
     """Return a JSON Schema of the Agent Client Protocol, such as `v1/schema.json`."""
     return _present(_TOOLS / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / name)

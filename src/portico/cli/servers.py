@@ -9,6 +9,7 @@ _USAGE = """\
 portico servers list [NAME] [--config FILE]
        portico servers add NAME [options] COMMAND [ARGS...]
        portico servers add NAME [options] URL
+       portico servers add NAME --from FILE|URL [--set KEY=VALUE] [--yes]
        portico servers remove|enable|disable NAME [--config FILE]
        portico servers test [NAME] [--config FILE] [--timeout S]
        portico servers refresh [NAME] [--config FILE] [--timeout S]
@@ -25,9 +26,11 @@ _ACTIONS = {
     "login": "log in at a remote server, for all its uses here (agents have a login of their own)",
     "logout": "revoke the login at a remote server, and forget it",
 }
+_KINDS = ("npm", "pypi", "oci", "mcpb", "remote")
 _WITH_NAME = ("remove", "enable", "disable", "login", "logout")
 _OPTION_ACTIONS = {
     **dict.fromkeys(("env", "header", "cwd", "tag", "disabled"), ("add",)),
+    **dict.fromkeys(("source", "use", "set", "yes"), ("add",)),
     **dict.fromkeys(("scope", "no_browser", "key"), ("login",)),
     "timeout": ("test", "refresh", "login"),
 }
@@ -63,7 +66,7 @@ def _options(argv: list[str]) -> argparse.Namespace:
     options: argparse.Namespace = parser.parse_intermixed_args(before)
     for option, actions in _OPTION_ACTIONS.items():
         if options.action not in actions and getattr(options, option):
-            shown = option.replace("_", "-")
+            shown = "from" if option == "source" else option.replace("_", "-")
             parser.error(f"--{shown} works only with {' and '.join(actions)}")
     words = options.words
     options.name = words[0] if words else None
@@ -79,6 +82,13 @@ def _options(argv: list[str]) -> argparse.Namespace:
 
 def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool) -> None:
     target = options.target
+    if options.source is not None:
+        if not options.name or target or options.env or options.header or options.cwd:
+            parser.error("--from takes a NAME, and --set instead of a command and its options")
+        return
+    for option in ("use", "set", "yes"):
+        if getattr(options, option):
+            parser.error(f"--{option} works only with --from")
     if not options.name or not target or not target[0]:
         parser.error("add needs a NAME, and COMMAND ARGS... or a URL")
     if has_command:
@@ -120,6 +130,14 @@ def _parser() -> Parser:
     repeatable(new, "--header", header, "'K: V'", "a header for a URL")
     new("--cwd", metavar="FOLDER", help="working directory of a command")
     repeatable(new, "--tag", str, "TAG", "a tag to find the server by")
+    what = "a server.json of the MCP registry, or an .mcpb bundle: a file or a URL"
+    new("--from", dest="source", metavar="SOURCE", help=what)
+    what = "with --from: the package to use of several (npm, pypi, oci, mcpb) or remote"
+    new("--use", choices=_KINDS, metavar="KIND", help=what)
+    repeatable(
+        new, "--set", pair, "KEY=VALUE", "with --from: the value of one of the server's settings"
+    )
+    new("--yes", action="store_true", help="with --from: add what is shown, without a question")
     new("--disabled", action="store_true", help="add the server disabled")
     login = parser.add_argument_group("for login").add_argument
     repeatable(login, "--scope", str, "S", "a scope to request instead of the server's own")

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from portico.config.edit import add_server, remove_server, set_enabled
+from portico.config.edit import add_server, check_name, remove_server, set_enabled
 from portico.config.entry import read_server
 from portico.config.expand import Sources, is_reference
-from portico.config.paths import config_file
+from portico.config.paths import BUNDLES, config_file, state_folder
 from portico.config.problems import ConfigError, Report
 from portico.config.schema import file_of
 from portico.config.values import check_url
@@ -30,10 +30,8 @@ def main(options: argparse.Namespace) -> int:
     name: str = options.name
     changed = True
     if options.action == "add":
-        entry = _entry(options)
-        _check(path, name, entry)
-        add_server(path, name, entry)
-        message = f"added {name} to {path}"
+        changed = _add(path, options)
+        message = f"added {name} to {path}" if changed else "nothing was added"
     elif options.action == "remove":
         remove_server(path, name)
         message = f"removed {name} from {path}"
@@ -45,10 +43,36 @@ def main(options: argparse.Namespace) -> int:
         Screen(sys.stdout).json(msgspec.json.encode(told))
     else:
         Screen(sys.stdout).print(message)
-    if options.action == "add":
+    if options.action == "add" and options.source is None:
         for note in _notes(options):
             Screen(sys.stderr).print(f"portico: {note}")
-    return 0
+    elif options.action == "remove":
+        for folder in _unpacked(name):
+            note = f"the files of its bundle remain in {folder}; delete them if nothing uses them"
+            Screen(sys.stderr).print(f"portico: {note}")
+    return 0 if changed or options.action != "add" else 1
+
+
+def _add(path: str, options: argparse.Namespace) -> bool:
+    def write(entry: dict[str, Any]) -> None:
+        _check(path, options.name, entry)
+        add_server(path, options.name, entry)
+
+    if options.source is None:
+        write(_entry(options))
+        return True
+    from portico.cli.servers_from import add_from
+
+    check_name(path, options.name)
+    return add_from(options, write)
+
+
+def _unpacked(name: str) -> list[str]:
+    """The folders of bundles that were added under this name."""
+    made = re.compile(rf"{re.escape(name)}-[0-9a-f]{{8}}")
+    folder = os.path.join(state_folder(), BUNDLES)
+    found = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, one) for one in found if made.fullmatch(one)]
 
 
 def _command(options: argparse.Namespace) -> list[str]:

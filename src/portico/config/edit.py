@@ -1,10 +1,11 @@
 """Changes one entry of a config file, of a server or component; everything else stays."""
 
 import copy
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from portico.config.document import Document, as_text, parse
+from portico.config.document import Document, as_text, open_document, parse
 from portico.config.names import is_valid_name, valid_name
 from portico.config.problems import ConfigError, Path, quoted, suggestion
 from portico.config.save import rewrite
@@ -16,16 +17,10 @@ _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 
 def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
     """Add a server at the end, creating the file if necessary; ConfigError if it exists."""
-    if not is_valid_name(name):
-        hint = f"try {valid_name(name)}"
-        raise ConfigError(f"{path}: {quoted(name)} is not a valid server name; {hint}")
+    check_name(path, name)
 
     def edit(document: Document) -> tuple[str, dict[str, Any]]:
-        if _find_server(document, name) is not None:
-            raise ConfigError(
-                f"{document.path}: server {name} already exists; "
-                f"remove it first with `portico servers remove {name}`"
-            )
+        _check_new(document, name)
         section = section_for_new(document)
         expected = copy.deepcopy(document.data)
         table = expected
@@ -37,6 +32,23 @@ def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
         return _editor(document).added(document.text, section.path, name, entry), expected
 
     _change(path, edit, make=True)
+
+
+def check_name(path: str, name: str) -> None:
+    """Raise ConfigError if a new server cannot have this name."""
+    if not is_valid_name(name):
+        hint = f"try {valid_name(name)}"
+        raise ConfigError(f"{path}: {quoted(name)} is not a valid server name; {hint}")
+    if os.path.exists(path) and os.path.getsize(path):
+        _check_new(open_document(path), name)
+
+
+def _check_new(document: Document, name: str) -> None:
+    if _find_server(document, name) is not None:
+        raise ConfigError(
+            f"{document.path}: server {name} already exists; "
+            f"remove it first with `portico servers remove {name}`"
+        )
 
 
 def remove_server(path: str, name: str) -> None:

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+BUNDLES = "bundles"
+"""The folder of unpacked .mcpb bundles, in that of the state."""
+
+
 def state_dir() -> "Path":
     """The folder of data that must survive a restart: tokens, tasks, the control socket."""
     from pathlib import Path  # slow to import

@@ -1,0 +1,44 @@
+"""`portico servers add NAME --from SOURCE`: a server.json of the registry, or an .mcpb bundle.
+
+Everything that would run is shown first; nothing is unpacked, written or started before a yes.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from portico.console.published_form import given_values, is_agreed, show_planned
+from portico.console.render import Screen
+from portico.console.usage import URLS
+from portico.published.settings import PublishedError
+from portico.published.source import planned_server
+
+
+def add_from(options: argparse.Namespace, write: Callable[[dict[str, Any]], None]) -> bool:
+    """Show the server that a source describes, and write its entry after a yes; False without."""
+    name, source = options.name, options.source
+    if source.startswith(URLS):
+        Screen(sys.stderr).print_waiting(f"downloading {source}")
+    with ExitStack() as stack:
+        try:
+            planned = planned_server(name, source, options.use, stack)
+            given = given_values(name, planned.settings, options.set, may_ask=not options.yes)
+            entry = planned.entry(given)
+        except PublishedError as error:
+            raise PublishedError(f"{source}: {error}") from None
+        entry |= {"tags": options.tag} if options.tag else {}
+        entry |= {"enabled": False} if options.disabled else {}
+        show_planned(name, source, planned, entry)
+        if not options.yes and not is_agreed():
+            return False
+        planned.unpack()
+        try:
+            write(entry)
+        except BaseException:
+            if planned.unpacked:
+                shutil.rmtree(entry["cwd"], ignore_errors=True)
+            raise
+    return True
