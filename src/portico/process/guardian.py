@@ -16,6 +16,7 @@ import threading
 import time
 from importlib import import_module
 
+from portico.process.children_file import ChildrenFile
 from portico.process.guardian_process import CAN_START
 from portico.process.process_tree import GUARDIAN_NAME, MARK
 
@@ -57,6 +58,7 @@ class Guardian:
         self._is_wanted = False
         self._is_running = False
         self._is_hooked = False
+        self._file = ChildrenFile()
         self.channel: socket.socket | None = None
         """The socket for requests to start children, if the guardian can."""
 
@@ -82,6 +84,8 @@ class Guardian:
         with self._state:
             self.groups[mark] = group
             self._send(self._note(mark))
+            if group:
+                self._file.add(mark, group)
 
     def spare(self, mark: str, seconds: float) -> None:
         """Let a child outlive us for this long."""
@@ -99,6 +103,7 @@ class Guardian:
             self._spared.pop(mark, None)
             if self.groups.pop(mark, None) is not None:
                 self._send(f"-{mark}\n")
+                self._file.remove(mark)
 
     def replace(self, channel: socket.socket, *, kill: bool) -> None:
         """Wait for a new guardian, or continue without one, after a request on it failed."""
@@ -221,12 +226,14 @@ class Guardian:
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         popen.wait(_GRACE_S)
             self._drop(kill=False)
+            self._file.close()
 
     def _after_fork(self) -> None:
         self._state = threading.Condition()
         self.groups.clear()
         self._spared.clear()
         self._thread, self._is_wanted, self._is_running = None, False, False
+        self._file.drop()
         self._drop(kill=False)
 
     def _drop(self, kill: bool) -> None:

@@ -72,7 +72,7 @@ def main() -> None:
         relay.forward(data)
         for line in relay.lines.split(data):
             _record(known, line)
-    _end(known)
+    end_children(known)
     relay.forward(b".\n")
 
 
@@ -154,14 +154,14 @@ class _Relay:
             while data := os.read(pipe, _CHUNK):
                 for line in lines.split(data):
                     _record(self._known, line)
-        _end(self._known)
+        end_children(self._known)
         os._exit(0)
 
 
 # Ending children.
 
 
-def _end(known: Known) -> None:
+def end_children(known: Known) -> None:
     """End all children: first those that may not outlive Portico."""
     spared_s = 0
     for longest_s in sorted({one[2] for one in known.values()}):
