@@ -72,3 +72,32 @@ async def test_of_a_command_only_its_existence_is_checked(tmp_path: Path) -> Non
     missing = AgentLaunch(name="tool", kind="line", argv=("no-such-tool",))
     with pytest.raises(AgentFailed, match="there is no command 'no-such-tool'"):
         await probe(missing, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("answer", "logged_in"),
+    [
+        ({"result": {"state": "authenticated"}}, True),
+        ({"result": {"state": "not_required"}}, True),
+        ({"result": {"state": "unknown"}}, None),
+        ({"result": {"state": "_new"}}, None),
+        ({"result": {}}, None),
+        ({"error": {"code": -32601, "message": "unknown"}}, None),
+    ],
+)
+async def test_an_agent_that_reports_its_login_is_believed(
+    tmp_path: Path, answer: dict[str, Any], logged_in: bool | None
+) -> None:
+    script = {"capabilities": {"auth": {"status": {}}}, "answers": {"auth/status": answer}}
+    assert (await probe(launch(script=script), str(tmp_path))).logged_in is logged_in
+
+
+async def test_an_agent_that_does_not_report_its_login_is_unknown(tmp_path: Path) -> None:
+    assert (await probe(launch(), str(tmp_path))).logged_in is None
+
+
+async def test_a_missing_login_is_found_even_if_sessions_can_be_opened(tmp_path: Path) -> None:
+    answer = {"result": {"state": "unauthenticated"}}
+    script = {"capabilities": {"auth": {"status": {}}}, "answers": {"auth/status": answer}}
+    with pytest.raises(LoginRequired, match="fake needs a login"):
+        await probe(launch(script=script), str(tmp_path))

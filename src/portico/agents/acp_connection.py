@@ -50,6 +50,8 @@ class AgentProfile(Struct, frozen=True, kw_only=True):
     version: str = ""
     capabilities: Mapping[str, Any] = {}
     auth_methods: Sequence[dict[str, Any]] = ()
+    logged_in: bool | None = None
+    """Whether it reports a login, or that it needs none; None if it does not report it."""
     found_command: str = ""
     """The program of an agent that was looked up and not started; empty if it was started."""
 
@@ -158,6 +160,18 @@ class AcpConnection:
             },
         }
 
+    async def logged_in(self) -> bool | None:
+        """Return whether the agent reports a login; None if it cannot. Raises LoginRequired."""
+        if not self.profile.has("auth", "status"):
+            return None
+        try:
+            state = (await self.request("auth/status", {})).get("state")
+        except McpError:
+            return None
+        if state == "unauthenticated":
+            raise self._login_required({})
+        return True if state in ("authenticated", "not_required") else None
+
     async def authenticate(self, method: str, meta: Mapping[str, Any]) -> None:
         """Authenticate by one of the agent's methods."""
         params: dict[str, Any] = {"methodId": method}
@@ -258,7 +272,7 @@ class AcpConnection:
             )
         except McpError as error:
             if error.code == AUTH_REQUIRED:
-                raise self._login_required(error) from None
+                raise self._login_required(fields(error.data)) from None
             raise
         result = {} if raw == b"null" else decoded_fields(raw)
         if result is None:
@@ -266,8 +280,7 @@ class AcpConnection:
             raise AgentFailed(why, kind="protocol", server=self.launch.name)
         return result
 
-    def _login_required(self, error: McpError) -> LoginRequired:
-        data = fields(error.data)
+    def _login_required(self, data: Mapping[str, Any]) -> LoginRequired:
         methods = auth_methods(data.get("authMethods")) or list(self.profile.auth_methods)
         command = login_command(self.launch.argv, methods, self.launch.login)
         return LoginRequired(self.launch.name, command, method_names(methods))

@@ -3,6 +3,8 @@
 import asyncio
 import shutil
 
+from msgspec.structs import replace
+
 from portico.agents.acp_connection import AcpConnection, AgentProfile
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed
@@ -23,6 +25,7 @@ async def probe(launch: AgentLaunch, folder: str) -> AgentProfile:
     await connection.open()
     try:
         async with asyncio.timeout(launch.timeouts.start):
+            logged_in = await connection.logged_in()
             id = (await connection.new_session(folder, []))["sessionId"]
             if launch.mode:
                 await connection.set_mode(id, launch.mode)
@@ -34,7 +37,7 @@ async def probe(launch: AgentLaunch, folder: str) -> AgentProfile:
         raise AgentFailed(why, kind="refused", server=launch.name) from None
     finally:
         await connection.close()
-    return connection.profile
+    return replace(connection.profile, logged_in=logged_in)
 
 
 def _command_profile(launch: AgentLaunch) -> AgentProfile:

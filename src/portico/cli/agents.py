@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import sys
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.agents.acp_connection import AgentProfile
     from portico.config.agents_schema import AgentEntry, AgentsConfig
     from portico.tasks.record import TaskRecord
 
@@ -97,45 +95,32 @@ def is_delegated(task: "TaskRecord") -> bool:
 
 async def _test(config: "AgentsConfig", id: str, as_json: bool) -> int:
     """Start an agent and open a session; 1 if that fails, with the reason."""
-    from portico.agents.availability import problem
-    from portico.agents.configured_agent import launch_of
-    from portico.agents.probe import probe
-    from portico.model.errors import TargetError
+    from portico.console.agent_check import check_agent
     from portico.model.wording import close_matches, did_you_mean
 
     entry = config.entries.get(id)
     if entry is None:
         hint = did_you_mean(close_matches(id, config.entries)) or ", ".join(config.entries)
         raise PorticoError(f"there is no agent {id!r}: {hint}")
-    why, profile = problem(entry), None
-    began = time.monotonic()
-    if not why:
-        try:
-            profile = await probe(launch_of(entry), os.getcwd())
-        except TargetError as error:
-            why = str(error)
-    took_s = round(time.monotonic() - began, 2)
-    notes = () if entry.known is None else entry.known.notes
+    outcome = await check_agent(entry, os.getcwd())
     screen = Screen(sys.stdout)
     if as_json:
-        is_started = profile is not None and not profile.found_command
-        outcome = {"ok": not why, "error": why, "started": is_started, "took_s": took_s}
-        screen.data({"id": id, **outcome, "notes": notes})
-        return 1 if why else 0
-    if profile is None:
-        raise PorticoError(why)
-    screen.print(_tested(entry, profile, took_s), "green")
-    for note in notes:
+        screen.data(outcome)
+        return 0 if outcome["ok"] else 1
+    if not outcome["ok"]:
+        raise PorticoError(outcome["error"])
+    screen.print(_tested(entry, outcome), "green")
+    for note in outcome["notes"]:
         screen.print(f"  note: {note}", "dim")
     return 0
 
 
-def _tested(entry: "AgentEntry", profile: "AgentProfile", took_s: float) -> str:
-    if profile.found_command:
-        what = f"{entry.id}: found the command {profile.found_command}"
+def _tested(entry: "AgentEntry", outcome: dict[str, Any]) -> str:
+    if not outcome["started"]:
+        what = f"{entry.id}: found the command {outcome['command']}"
         return f"{what}; agents of kind {entry.kind} are not started by this test"
-    shown = f"{profile.name} {profile.version}".strip() or entry.id
-    return f"{entry.id}: {shown} is ready, after {took_s:g} s"
+    login = "logged in" if outcome["logged_in"] else "login unknown"
+    return f"{entry.id}: {outcome['agent']} is ready, after {outcome['took_s']:g} s; {login}"
 
 
 async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dict[str, Any]:
