@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tasks": ("portico.cli.tasks", "list, follow, answer, cancel or resume long-running calls"),
     "status": ("portico.cli.status", "show the state of gateways and of each server behind them"),
     "stop": ("portico.cli.stop", "stop the gateway of a config, once its calls are done"),
+    "doctor": ("portico.cli.doctor", "check the whole setup, and show a remedy for each problem"),
     "logs": ("portico.cli.logs", "show the gateway's log: calls, stderr, events"),
     "completion": ("portico.cli.completion", "print a completion script for your shell"),
     "version": ("portico.cli.version", "show the version of Portico"),

@@ -20,7 +20,7 @@ async def check_server(
         server = _server_of(read(path, only={name}).entries[name])
         outcome = await _connect_and_list(server, version, within_s)
     except PorticoError as error:
-        outcome = {"ok": False, "error": str(error)}
+        outcome = {"ok": False, "error": str(error), "kind": getattr(error, "kind", "")}
     return {"server": name, **outcome, "ms": round((time.perf_counter() - started) * 1000, 1)}
 
 
