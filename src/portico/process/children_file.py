@@ -112,7 +112,12 @@ def _created() -> tuple[int, str]:
     while True:
         path = os.path.join(folder, f"{os.getpid()}-{os.urandom(4).hex()}")
         fd = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError:  # an unlocked file would say that we have ended
+            os.close(fd)
+            os.unlink(path)
+            raise
         if os.fstat(fd).st_nlink:  # another process may have removed it as stale
             return fd, path
         os.close(fd)
