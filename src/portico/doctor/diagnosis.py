@@ -66,7 +66,7 @@ async def diagnose(
     porticos, _ = list_porticos(path if config is None else config.path, version)
     found.findings += check_gateways(porticos, version)
     if config is not None:
-        found.findings += check_clients(config)
+        found.findings += check_clients(config.path)
         await _check_servers(found, config, porticos, version, within_s, progress)
         await _check_agents(found, config, progress)
     return found

@@ -91,9 +91,8 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "two-gateways": Fault(
         "gateways",
-        "two gateways serve one config, each with processes of its own",
-        "start all windows with the same environment and without --alone; "
-        "`portico stop --config {config}` ends both",
+        "a gateway runs alone beside another of the same config, with processes of its own",
+        "start {process} without --alone, and its windows share the other gateway",
     ),
     "agent": Fault("agents", "an agent cannot be used", "run `portico agents test {agent}`"),
     "agent-login": Fault("agents", "an agent is not logged in", "{remedy}"),

@@ -1,12 +1,15 @@
 """Checks of what runs: orphans, gateways, and servers that clients start themselves."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from portico.config.document import MAX_SIZE, open_document
 from portico.config.paths import working_folder
 from portico.config.problems import ConfigError
 from portico.config.read import read
-from portico.config.schema import Config, ServerEntry
+from portico.config.schema import ServerEntry
+from portico.config.sections import is_codex, sections
 from portico.console.running import RunningPortico
 from portico.doctor.faults import Finding, finding
 from portico.process.children_file import ChildRecord, end_orphans, orphans
@@ -20,7 +23,6 @@ _USER_FILES = (
     "~/.config/zed/settings.json",
 )
 _PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
-_OWN = ("portico", "portico.exe")
 
 
 def check_orphans() -> Iterator[Finding]:
@@ -42,40 +44,56 @@ def _command(orphan: ChildRecord) -> str:
 
 
 def check_gateways(porticos: list[RunningPortico], version: str) -> Iterator[Finding]:
-    """Find gateways of one config, and those of another version."""
-    by_config: dict[str, list[str]] = {}
-    for portico in porticos:
-        gateway = portico.status.get("gateway")
-        if not portico.is_running or not isinstance(gateway, dict):
-            continue
-        config, pid = str(portico.status.get("config")), str(portico.status.get("pid"))
-        by_config.setdefault(os.path.realpath(config), []).append(pid)
-        runs = str(gateway.get("version"))
+    """Find gateways that could share another one, and those of another version of Portico."""
+    gateways = [one.status for one in porticos if one.is_running and "gateway" in one.status]
+    by_config: dict[str, list[dict[str, Any]]] = {}
+    for status in gateways:
+        by_config.setdefault(os.path.realpath(str(status["config"])), []).append(status)
+        runs = status["gateway"].get("version")
         if runs != version:
-            what = f"process {pid} runs Portico {runs}; {version} is installed"
-            yield finding("old-gateway", what, config=config)
-    for config, pids in by_config.items():
-        if len(pids) > 1:
-            what = f"processes {' and '.join(pids)} serve {config}"
-            yield finding("two-gateways", what, config=config)
+            what = f"process {status['pid']} runs Portico {runs}; {version} is installed"
+            yield finding("old-gateway", what, config=str(status["config"]))
+    for config, found in by_config.items():
+        # Gateways that windows share are several only if their accounts differ.
+        alone = [one for one in found if one.get("alone")]
+        for status in alone if len(found) > len(alone) else alone[1:]:
+            what = (
+                f"process {status['pid']} serves {config} alone, which another gateway serves, too"
+            )
+            yield finding("two-gateways", what, process=f"process {status['pid']}")
 
 
-def check_clients(config: Config) -> Iterator[Finding]:
+def check_clients(path: str) -> Iterator[Finding]:
     """Find servers of the config in the files of clients, which start them once more."""
-    ours = {_identity(one): name for name, one in config.servers.items() if one.enabled}
+    # As they are written, since the values of variables are not known for another program.
+    entries = read(path, only=()).servers
+    ours = {_identity(one): name for name, one in entries.items() if one.enabled}
     for file in _client_files():
-        if os.path.realpath(file) == os.path.realpath(config.path):
+        if os.path.realpath(file) == os.path.realpath(path):
             continue
         try:
-            theirs = read(file, only=()).servers
+            theirs = _servers_in(file)
         except ConfigError as error:
             yield finding("client-file", error.problems[0], file=file)
             continue
         for name, entry in theirs.items():
             same = ours.get(_identity(entry))
-            if entry.enabled and same is not None and not _is_portico(entry):
+            if entry.enabled and same is not None:
                 what = f"{file} has {name}, which is {same} of the config"
                 yield finding("client", what, server=name, file=file)
+
+
+def _servers_in(file: str) -> Mapping[str, ServerEntry]:
+    """The servers in a client's file; raises ConfigError if the file itself is damaged."""
+    if os.path.getsize(file) > MAX_SIZE:  # that of Claude Code also has its history
+        return {}
+    document = open_document(file)
+    if not sections(document) or (document.kind == "toml" and not is_codex(document)):
+        return {}  # settings without servers
+    try:
+        return read(file, only=()).servers
+    except ConfigError:  # an entry that only its client understands
+        return {}
 
 
 def _client_files() -> list[str]:
@@ -88,7 +106,3 @@ def _client_files() -> list[str]:
 def _identity(entry: ServerEntry) -> tuple[str, ...]:
     """A server as two entries have it in common: its URL, or its command line."""
     return (entry.url,) if entry.url else (os.path.basename(entry.command), *entry.args)
-
-
-def _is_portico(entry: ServerEntry) -> bool:
-    return os.path.basename(entry.command) in _OWN

@@ -163,7 +163,8 @@ async def run_gateway(
     async def status(request: ControlRequest) -> dict[str, Any]:
         read_status = gateway.commands[STATUS]
         assert callable(read_status)
-        return {**await read_status(request), "windows": len(windows)}
+        about = {"windows": len(windows), "alone": not shared.detaches}
+        return {**await read_status(request), **about}
 
     commands: dict[str, Command] = {ATTACH: windows.attach_command}
     if lock is not None:
