@@ -79,7 +79,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "in" / "server" / "main.py").write_text(SERVER)
     (folder / "in" / "manifest.json").write_text(json.dumps(MANIFEST))
     file = folder / "demo.mcpb"
-    done = run_node(mcpb(), "pack", str(folder / "in"), str(file))
+    done = run_node(mcpb(), "pack", str(folder / "in"), str(file), timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return file
 

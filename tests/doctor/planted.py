@@ -137,7 +137,7 @@ def _old_catalog(setup: Setup) -> None:
 
 def _draft(setup: Setup) -> None:
     folder = setup.home / "state" / "tasks"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     file = folder / ".x.0011.draft"
     file.write_text("half")
     long_ago = time.time() - 7200
@@ -153,7 +153,7 @@ def _orphan(setup: Setup) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     folder = setup.home / "state" / "children"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     mark = os.urandom(8).hex()
     (folder / "1-dead").write_text(f"+{mark} {process.pid} {start_of(process.pid)}\n")
     with (folder / "2-alive").open("w") as held:
