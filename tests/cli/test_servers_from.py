@@ -108,6 +108,7 @@ def test_a_packed_bundle_is_shown_unpacked_and_works(
     assert f"command:     python3 {folder}/server/main.py /a /b\n" in shown.err
     assert "environment: UNIT, KEY = ${DEMO_KEY}\n" in shown.err
     assert f"folder:      {folder}\n" in shown.err
+    assert "DEMO_KEY is not set in this shell" in shown.err
     assert "s3cret" not in shown.err + config.read_text()
     assert not (folder / "started").exists()
     monkeypatch.setenv("DEMO_KEY", "s3cret")

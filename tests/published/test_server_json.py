@@ -16,7 +16,7 @@ def server(**more: Any) -> dict[str, Any]:
 
 
 def entry(data: Any, given: dict[str, tuple[str, ...]] | None = None) -> dict[str, Any]:
-    return ways_in(data)[1][0].entry(given or {})
+    return ways_in(data)[0].entry(given or {})
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,9 @@ def test_a_remote_gets_its_headers_and_variables() -> None:
 
 
 def test_an_answer_of_the_registry_is_read_like_the_file() -> None:
-    assert ways_in({"server": server(packages=[NPM]), "_meta": {}})[0] == "com.acme/weather"
+    assert ways_in({"server": server(packages=[NPM]), "_meta": {}})[0].title == (
+        "com.acme/weather 1.2.3"
+    )
 
 
 @pytest.mark.parametrize("stolen", ["${AWS_KEY}", "file:/etc/passwd", "keyring:github", "${"])

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -29,11 +29,17 @@ def main(options: argparse.Namespace) -> int:
     path: str = options.config or config_file()
     name: str = options.name
     changed = True
+    notes: list[str] | None = []
     if options.action == "add":
-        changed = _add(path, options)
+        notes = _add(path, options)
+        changed = notes is not None
         message = f"added {name} to {path}" if changed else "nothing was added"
     elif options.action == "remove":
         remove_server(path, name)
+        notes = [
+            f"the files of its bundle remain in {folder}; delete them if nothing uses them"
+            for folder in _unpacked(name)
+        ]
         message = f"removed {name} from {path}"
     else:
         changed = set_enabled(path, name, options.action == "enable")
@@ -43,28 +49,29 @@ def main(options: argparse.Namespace) -> int:
         Screen(sys.stdout).json(msgspec.json.encode(told))
     else:
         Screen(sys.stdout).print(message)
-    if options.action == "add" and options.source is None:
-        for note in _notes(options):
-            Screen(sys.stderr).print(f"portico: {note}")
-    elif options.action == "remove":
-        for folder in _unpacked(name):
-            note = f"the files of its bundle remain in {folder}; delete them if nothing uses them"
-            Screen(sys.stderr).print(f"portico: {note}")
+    for note in notes or ():
+        Screen(sys.stderr).print(f"portico: {note}")
     return 0 if changed or options.action != "add" else 1
 
 
-def _add(path: str, options: argparse.Namespace) -> bool:
+def _add(path: str, options: argparse.Namespace) -> list[str] | None:
+    """Add a server, and return notes about it; None if a person did not agree."""
+
     def write(entry: dict[str, Any]) -> None:
         _check(path, options.name, entry)
         add_server(path, options.name, entry)
 
     if options.source is None:
         write(_entry(options))
-        return True
+        return [*_notes(options)]
     from portico.cli.servers_from import add_from
 
     check_name(path, options.name)
-    return add_from(options, write)
+    entry = add_from(options, write)
+    if entry is None:
+        return None
+    values = (*entry.get("env", {}).values(), *entry.get("headers", {}).values())
+    return [*_unset((*entry.get("args", ()), *values))]
 
 
 def _unpacked(name: str) -> list[str]:
@@ -127,9 +134,7 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
                 f"{key}=keyring:NAME."
             )
     given = (*options.target, *(value for _, value in (*options.env, *options.header)))
-    for name in dict.fromkeys(name for text in given for name in _VARIABLE.findall(text)):
-        if name not in os.environ:
-            yield f"{name} is not set in this shell; set it in the environment of the gateway"
+    yield from _unset(given)
     for name, value in options.header:
         if _SECRET_HEADER.search(name) and not is_reference(value):
             yield (
@@ -139,6 +144,13 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
     for word in options.target if len(options.words) == 1 else ():
         if _is_relative(options, word, os.path.isdir):
             yield f"{word} is a path in the folder of each window; for this one, give all of it"
+
+
+def _unset(texts: Iterable[str]) -> Iterator[str]:
+    """Notes on variables that texts refer to, and that are not set here."""
+    for name in dict.fromkeys(name for text in texts for name in _VARIABLE.findall(text)):
+        if name not in os.environ:
+            yield f"{name} is not set in this shell; set it in the environment of the gateway"
 
 
 def _remedy(key: str, value: str) -> str:

@@ -17,8 +17,10 @@ from portico.published.settings import PublishedError
 from portico.published.source import planned_server
 
 
-def add_from(options: argparse.Namespace, write: Callable[[dict[str, Any]], None]) -> bool:
-    """Show the server that a source describes, and write its entry after a yes; False without."""
+def add_from(
+    options: argparse.Namespace, write: Callable[[dict[str, Any]], None]
+) -> dict[str, Any] | None:
+    """Show the server that a source describes; write and return its entry after a yes."""
     name, source = options.name, options.source
     if source.startswith(URLS):
         Screen(sys.stderr).print_waiting(f"downloading {source}")
@@ -33,7 +35,7 @@ def add_from(options: argparse.Namespace, write: Callable[[dict[str, Any]], None
         entry |= {"enabled": False} if options.disabled else {}
         show_planned(name, source, planned, entry)
         if not options.yes and not is_agreed():
-            return False
+            return None
         planned.unpack()
         try:
             write(entry)
@@ -41,4 +43,4 @@ def add_from(options: argparse.Namespace, write: Callable[[dict[str, Any]], None
             if planned.unpacked:
                 shutil.rmtree(entry["cwd"], ignore_errors=True)
             raise
-    return True
+    return entry

@@ -31,7 +31,6 @@ class BundleManifest(Struct, frozen=True, kw_only=True):
 
     title: str
     settings: tuple[Setting, ...]
-    entry_point: str
     about: dict[str, Any]
     """The `mcp_config` for this platform."""
 
@@ -92,7 +91,6 @@ def read_manifest(raw: bytes) -> BundleManifest:
             _setting(key, about)
             for key, about in table("user_config", data.get("user_config")).items()
         ),
-        entry_point=entry_point,
         about=_command(kind, entry_point, server.get("mcp_config")),
     )
 

@@ -51,8 +51,8 @@ class Way(Struct, frozen=True, kw_only=True):
         return {"command": argv[0], "args": argv[1:], **({"env": env} if env else {})}
 
 
-def ways_in(data: Any) -> tuple[str, list[Way]]:
-    """Return the server's name, and every way to reach it that Portico supports.
+def ways_in(data: Any) -> list[Way]:
+    """Return every way to reach a server that Portico supports.
 
     Raises PublishedError if the description is wrong, or has none.
     """
@@ -88,7 +88,7 @@ def ways_in(data: Any) -> tuple[str, list[Way]]:
         raise PublishedError(
             f"{quoted(name)} can only be reached by {shown}; Portico supports {', '.join(KINDS)}"
         )
-    return name, ways
+    return ways
 
 
 def _package(at: str, kind: str, title: str, package: dict[str, Any]) -> Way:

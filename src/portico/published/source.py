@@ -62,7 +62,7 @@ def _registry(name: str, raw: bytes, use: str | None, stack: ExitStack) -> Plann
         data = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PublishedError(f"not valid JSON: {error}") from None
-    _, ways = ways_in(data)
+    ways = ways_in(data)
     kinds = ", ".join(dict.fromkeys(way.kind for way in ways))
     way = next((way for way in ways if use in (None, way.kind)), None)
     if way is None:
