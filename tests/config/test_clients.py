@@ -104,9 +104,47 @@ def test_home_is_called_as_editors_call_it(tmp_path: Path, monkeypatch: pytest.M
 
 def test_keys_that_nobody_here_knows_are_warnings(tmp_path: Path) -> None:
     text = '{"theme": 1, "mcpServers": {"a": {"command": "x",\n"oauth": {}, "gallery": true}}}'
-    assert config(tmp_path, text).warnings == (
-        f"{tmp_path}/mcp.json:2: mcpServers.a.oauth: unknown key, ignored",
-    )
+    of_entry = f"{tmp_path}/mcp.json:2: mcpServers.a.oauth: unknown key, ignored"
+    at_top = f"{tmp_path}/mcp.json:1: theme: unknown key, ignored"
+    assert config(tmp_path, text).warnings == (at_top, of_entry)
+
+
+def test_the_other_settings_of_a_client_are_no_warnings(tmp_path: Path) -> None:
+    (tmp_path / ".gemini").mkdir()
+    text = '{"theme": 1, "mcpServers": {"a": {"command": "x"}}}'
+    assert config(tmp_path, text, ".gemini/settings.json").warnings == ()
+
+
+def test_settings_of_the_aggregator_are_not_dropped_in_silence(tmp_path: Path) -> None:
+    text = """{"gemini_api_key": "AIza", "idle_timeout_minutes": 5, "call_timeout_seconds": 60,
+    "mcpServers": {"a": {"command": "x"}}}"""
+    told = config(tmp_path, text, "config.json").warnings
+    assert [one.split(": ")[1] for one in told] == [
+        "gemini_api_key",
+        "idle_timeout_minutes",
+        "call_timeout_seconds",
+    ]
+    assert all("`portico import FILE` converts it" in one for one in told)
+    assert not any("AIza" in one for one in told)
+
+
+def test_servers_of_a_project_run_in_its_folder(tmp_path: Path) -> None:
+    text = """{"mcpServers": {"a": {"command": "x"}}, "projects": {
+    "/work/shop": {"history": [], "mcpServers": {
+      "db": {"command": "pg"}, "a": {"command": "y", "cwd": "/elsewhere"},
+      "web": {"type": "http", "url": "https://x"}}},
+    "/work/empty": {"mcpServers": {}}}}"""
+    found = config(tmp_path, text, ".claude.json").servers
+    assert [(one.command, one.cwd) for one in found.values()] == [
+        ("x", None),
+        ("pg", "/work/shop"),
+        ("y", "/elsewhere"),
+        ("", None),
+    ]
+    assert list(found)[:2] == ["a", "db"]
+    second = list(found.values())[2]
+    assert second.name.startswith("a-")
+    assert second.title == "a"
 
 
 def test_a_wrong_value_is_named_by_the_clients_own_key(tmp_path: Path) -> None:
@@ -130,14 +168,12 @@ def test_what_an_editor_would_ask_for_has_to_be_set_otherwise(tmp_path: Path) ->
     text = """{"inputs": [{"id": "key", "type": "promptString"}],
  "servers": {"a": {"type": "stdio", "command": "x", "env": {"KEY": "%s"}}}}"""
     for value, said in (
-        ("${input:key}", "a.env.KEY: ${input:key} is not supported; "),
+        ("${input:key}", "a.env.KEY: ${input:key} cannot be prompted for here; "),
         ("${workspaceFolder}", "workspaceFolder} is only available in an editor"),
     ):
         assert said in config(tmp_path, text % value).servers["a"].problem
     (warning,) = config(tmp_path, text % "${env:KEY}", KEY="k").warnings
-    assert warning.endswith(
-        ":1: inputs: ${input:...} is not supported; set environment variables instead"
-    )
+    assert ":1: inputs: ${input:...} cannot be prompted for here; " in warning
 
 
 def test_a_lone_dollar_is_no_variable_here(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_references_are_replaced_once(raw: str, value: str) -> None:
         ("${A B}", "does not name a variable"),
         ("${B:-${A}}", "does not name a variable"),
         ("${A-b}", "does not name a variable"),
-        ("${input:x}", "is not supported"),
+        ("${input:x}", "cannot be prompted for here"),
         ("${workspaceFolder}/x", "only available in an editor"),
         ("file:none", "/nowhere/none cannot be read: No such file"),
         ("${file:none}", "cannot be read"),

@@ -73,8 +73,8 @@ class Sources(Struct, frozen=True):
             return self._file(body.removeprefix(_FILE))
         if body.startswith("input:"):
             raise Unresolved(
-                f"${{{_short(body)}}} is not supported",
-                "set an environment variable and write ${env:NAME}",
+                f"${{{_short(body)}}} cannot be prompted for here",
+                "set an environment variable and write ${env:NAME}, or use `portico import`",
             )
         match = _VARIABLE.fullmatch(body)
         if match is None or "${" in body:

@@ -34,7 +34,7 @@ from portico.config.schema import (
     ServerEntry,
     TaskSettings,
 )
-from portico.config.sections import Section, excluded_servers, is_codex, is_own, names_in, sections
+from portico.config.sections import Section, entries_in, is_codex, is_own, names_in, sections
 from portico.config.trust import group_warning
 from portico.config.values import check_url, read_table, readers
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from portico.config.agents_schema import AgentsConfig
 
 Entries = Mapping[str, ServerEntry | ComponentEntry]
+_BESIDE = ("$schema", "inputs", "projects", "mcp", "servers", "context_servers")
+"""Top-level keys of clients' files that have a meaning beside the servers."""
+OF_AGGREGATOR = ("gemini_api_key", "idle_timeout_minutes", "call_timeout_seconds")
 _OWN_TABLES = ("gateway", "search", "tasks", "auth", "components", "groups")
 
 
@@ -114,14 +117,29 @@ class _Reading:
                 report.problems.append(ConfigProblem(path, what, remedy, line))
         if self._document.kind == "json":
             if self._data.get("inputs") and any(s.path == ("servers",) for s in found):
-                why = "${input:...} is not supported"
-                report.warn(("inputs",), why, "set environment variables instead")
+                why = "${input:...} cannot be prompted for here"
+                report.warn(("inputs",), why, "`portico import FILE` prompts for each once")
             if not found and self._data:
                 self._check_misspelt()
+            elif found:
+                self._check_unknown(mine)
         elif not is_codex(self._document):  # whose other keys are that client's settings
             for key in self._data:
                 if key not in TOP:
                     report.wrong((key,), "unknown key", report.suggest(key, TOP))
+
+    def _check_unknown(self, mine: Collection[str | int]) -> None:
+        """Warn of unknown keys, unless they are the other settings of a client."""
+        from portico.config.client_table import format_of
+
+        row = format_of(self._path)
+        if row is not None and row.has_settings:
+            return
+        for key in self._data:
+            if key in OF_AGGREGATOR:
+                self._report.warn((key,), "not used here", "`portico import FILE` converts it")
+            elif key not in mine and key not in _BESIDE and not key.startswith(("_", "//")):
+                self._report.warn((key,), "unknown key, ignored")
 
     def _check_misspelt(self) -> None:
         for key in self._data:
@@ -134,7 +152,7 @@ class _Reading:
         if not isinstance(section.table, dict):
             read_table(self._report, section.path, section.table, {})
             return
-        out = excluded_servers(self._document, section)
+        entries = entries_in(self._document, section)
         for name, key in names_in(section, servers).items():
             at = (*section.path, key)
             if not key.strip():
@@ -143,15 +161,12 @@ class _Reading:
             if not section.of_client and not is_valid_name(key):
                 self._report.wrong(at, "is not a valid server name", f"write {valid_name(key)}")
                 continue
-            entry = section.table[key]
-            if key in out and isinstance(entry, dict):
-                entry = {**entry, "disabled": True}
             wanted = self._wanted(name, key)
             servers[name] = read_server(
                 self._report,
                 at,
                 name,
-                entry,
+                entries[key],
                 self._sources,
                 wanted,
                 of_client=section.of_client,

@@ -21,6 +21,8 @@ class Section(Struct, frozen=True):
     table: Any
     of_client: bool
     """It follows a client's rules: unknown keys are warnings, and names are made valid."""
+    folder: str = ""
+    """The project's folder, in which these servers run, if the file has a table for each."""
 
 
 def sections(document: Document) -> list[Section]:
@@ -29,7 +31,8 @@ def sections(document: Document) -> list[Section]:
         own = _present(document, (("servers",),), of_client=False)
         return own + _present(document, (_CODEX,), of_client=True)
     found = _present(document, _JSON, of_client=True)
-    return found or _present(document, _OTHER_JSON, of_client=True)[:1]
+    projects = _of_projects(document)
+    return [*(found or _present(document, _OTHER_JSON, of_client=True)[:1]), *projects]
 
 
 def names_in(section: Section, taken: Iterable[str]) -> dict[str, str]:
@@ -43,11 +46,26 @@ def names_in(section: Section, taken: Iterable[str]) -> dict[str, str]:
     return dict(valid[len(others) :])
 
 
+def entries_in(document: Document, section: Section) -> dict[str, Any]:
+    """Each entry of a section by its key, with the settings that the file has outside of it."""
+    if not isinstance(section.table, dict):
+        return {}
+    out = excluded_servers(document, section)
+    found = {}
+    for key, entry in section.table.items():
+        more: dict[str, Any] = {"disabled": True} if key in out else {}
+        before: dict[str, Any] = {}
+        if section.folder and isinstance(entry, dict) and "command" in entry:
+            before = {"cwd": section.folder}
+        found[key] = {**before, **entry, **more} if isinstance(entry, dict) else entry
+    return found
+
+
 def section_for_new(document: Document) -> Section:
     """The table for a new server; empty if it has to be created."""
-    found = sections(document)
-    if found:
-        return found[0]
+    found = next((one for one in sections(document) if not one.folder), None)
+    if found is not None:
+        return found
     return Section(
         ("servers",) if document.kind == "toml" else _JSON[0], {}, document.kind != "toml"
     )
@@ -75,6 +93,18 @@ def _present(document: Document, paths: tuple[Path, ...], *, of_client: bool) ->
         )
         if table is not None and has_servers:
             found.append(Section(path, table, of_client))
+    return found
+
+
+def _of_projects(document: Document) -> list[Section]:
+    """The tables that Claude Code keeps in the user's file, one for each project."""
+    projects = document.data.get("projects")
+    found = []
+    for folder, about in projects.items() if isinstance(projects, dict) else ():
+        table = about.get(_JSON[0][0]) if isinstance(about, dict) else None
+        if table:
+            path = ("projects", folder, *_JSON[0])
+            found.append(Section(path, table, of_client=True, folder=folder))
     return found
 
 
