@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "portico.cli.servers",
         "list, add, remove, test or refresh servers",
     ),
+    "import": ("portico.setup.import_command", "import the servers of another client"),
     "agents": (
         "portico.cli.agents",
         "show the configured agents and their quotas; explain which one a prompt would get",

@@ -1,9 +1,11 @@
-"""Changes one entry of a config file, of a server or component; everything else stays."""
+"""Changes entries of a config file, of servers or components; everything else stays."""
 
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from msgspec import Struct
 
 from portico.config.document import Document, as_text, open_document, parse
 from portico.config.names import is_valid_name, valid_name
@@ -13,6 +15,62 @@ from portico.config.sections import is_own, names_in, section_for_new, sections
 
 _Edit = Callable[[Document], tuple[str, dict[str, Any]]]
 """Returns the new text, and the data that it must parse to."""
+
+_MARK = "\ufeff"
+
+
+class EntryChange(Struct, frozen=True):
+    """One entry to write or remove, by its path in the file."""
+
+    at: Path
+    value: Any = None
+    """None removes the entry; a list of tables is appended to the one in the file."""
+
+
+Changes = Callable[[Document], Iterable[EntryChange]]
+"""Returns the changes for a file as it is now."""
+
+
+def changed_entries(path: str, old: bytes | None, changes: Changes) -> bytes:
+    """The file's new content: entries replaced in place or added at the end; ConfigError if
+    they cannot be written safely."""
+
+    def edit(document: Document) -> tuple[str, dict[str, Any]]:
+        text, expected = document.text, copy.deepcopy(document.data)
+        for change in changes(document):
+            text = _with_change(document, text, expected, change)
+        return text, expected
+
+    return _edited(path, old, edit, make=True)
+
+
+def _with_change(document: Document, text: str, expected: Any, change: EntryChange) -> str:
+    """The text with one change, which is made in the expected data too."""
+    editor, at = _editor(document), change.at
+    outer = expected
+    for key in at[:-1]:
+        outer = outer.setdefault(key, {})
+        if not isinstance(outer, dict):
+            raise _by_hand(document)
+    last = at[-1]
+    if isinstance(change.value, list):
+        outer[last] = [*outer.get(last, ()), *change.value]
+        return str(editor.appended(text, at, change.value))
+    if last in outer and isinstance(change.value, Mapping) and document.kind == "json":
+        outer[last] = change.value
+        return str(editor.with_value(text, at, change.value))
+    if change.value is not None and not isinstance(change.value, Mapping):
+        is_new = document.kind == "toml" and not outer
+        outer[last] = change.value
+        if is_new:
+            return str(editor.added(text, at[:-2], str(at[-2]), {last: change.value}))
+        return str(editor.with_value(text, at, change.value))
+    if outer.pop(last, None) is not None:
+        text = editor.removed(text, at)
+    if change.value is not None:
+        outer[last] = change.value
+        text = editor.added(text, at[:-1], str(last), change.value)
+    return text
 
 
 def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
@@ -114,25 +172,26 @@ def _flags(document: Document, at: Path, entry: Mapping[str, Any], on: bool) -> 
 
 def _change(path: str, edit: _Edit, *, make: bool = False) -> None:
     """Edit the file, if the result parses to exactly the expected data."""
+    rewrite(path, lambda old: _edited(path, old, edit, make=make))
 
-    def change(old: bytes | None) -> bytes:
-        if old is None and not make:
-            raise ConfigError(
-                f"{path}: no such file; create it with `portico servers add NAME COMMAND`"
-            )
-        raw = as_text(path, old or b"")
-        mark = "\ufeff" if raw.startswith("\ufeff") else ""
-        if not raw.removeprefix(mark).strip() and path.endswith((".json", ".jsonc")):
-            raw = "{}\n"
-        document = parse(path, raw)
-        if document.duplicates:
-            keys, line = document.duplicates[0]
-            raise ConfigError(f"{path}:{line}: {quoted(str(keys[-1]))} is set twice; fix it first")
-        text, expected = edit(document)
-        _check(document, text, expected)
-        return old if old and text == document.text else f"{mark}{text}".encode()
 
-    rewrite(path, change)
+def _edited(path: str, old: bytes | None, edit: _Edit, *, make: bool) -> bytes:
+    """The content with the edit, if that parses to exactly the expected data."""
+    if old is None and not make:
+        raise ConfigError(
+            f"{path}: no such file; create it with `portico servers add NAME COMMAND`"
+        )
+    raw = as_text(path, old or b"")
+    mark = _MARK if raw.startswith(_MARK) else ""
+    if not raw.removeprefix(mark).strip() and path.endswith((".json", ".jsonc")):
+        raw = "{}\n"
+    document = parse(path, raw)
+    if document.duplicates:
+        keys, line = document.duplicates[0]
+        raise ConfigError(f"{path}:{line}: {quoted(str(keys[-1]))} is set twice; fix it first")
+    text, expected = edit(document)
+    _check(document, text, expected)
+    return old if old and text == document.text else f"{mark}{text}".encode()
 
 
 def _check(document: Document, text: str, expected: dict[str, Any]) -> None:

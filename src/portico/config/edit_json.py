@@ -47,13 +47,17 @@ def with_value(text: str, path: Path, value: Any) -> str:
     place = _place(text, path)
     if place is None:
         return _with_member(text, path[:-1], str(path[-1]), value)
-    return f"{text[: place.value]}{json.dumps(value)}{text[place.end :]}"
+    written = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping) and "\n" in text[place.value : place.end]:
+        newline = f"{_newline(text)}{_indent(text, place.start)}"
+        written = json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", newline)
+    return f"{text[: place.value]}{written}{text[place.end :]}"
 
 
 def _with_member(text: str, outer: Path, key: str, value: Any) -> str:
     around = _place(text, outer)
     assert around is not None
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline(text)
     members = _members(text, outer)
     if members and "\n" not in text[around.value : around.end]:
         written = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
@@ -103,6 +107,10 @@ def _members(text: str, outer: Path) -> list[Place]:
 
 def _place(text: str, path: Path) -> Place | None:
     return next((place for place in json_places(text) if place.path == path), None)
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def _indent(text: str, at: int) -> str:

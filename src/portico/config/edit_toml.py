@@ -1,7 +1,7 @@
 """Edits TOML text in place: adds tables at the end, removes tables and keys, sets keys."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from portico.config.places import Place
@@ -17,14 +17,28 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F)} | {
 
 def added(text: str, section: Path, name: str, entry: Mapping[str, Any]) -> str:
     """The text with a table added at its end."""
+    return _with_table(text, f"[{_dotted((*section, name))}]", entry)
+
+
+def appended(text: str, path: Path, entries: Iterable[Mapping[str, Any]]) -> str:
+    """The text with tables appended to a list of tables."""
+    for entry in entries:
+        text = _with_table(text, f"[[{_dotted(path)}]]", entry)
+    return text
+
+
+def _with_table(text: str, header: str, entry: Mapping[str, Any]) -> str:
     newline = _newline(text)
-    lines = [f"[{'.'.join(map(_key, (*section, name)))}]"]
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in entry.items()]
+    lines = [header, *(f"{_key(key)} = {_value(value)}" for key, value in entry.items())]
     before = text
     if before.strip():
         before = before if before.endswith("\n") else f"{before}{newline}"
         before = before if before.endswith(newline * 2) else f"{before}{newline}"
     return before + newline.join(lines) + newline
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(_key, path))
 
 
 def removed(text: str, path: Path) -> str:

@@ -25,7 +25,7 @@ def rewrite(path: str, change: Callable[[bytes | None], bytes]) -> None:
         make_folder(folder)
         with _locked(path, folder):
             for _ in range(_TRIES):
-                old = _current(target)
+                old = current(target)
                 new = change(old)
                 if new == old or _replaced(target, old, new):
                     return
@@ -36,14 +36,15 @@ def rewrite(path: str, change: Callable[[bytes | None], bytes]) -> None:
     raise ConfigError(f"{path}: another program keeps changing it; try again later")
 
 
-def _current(target: str) -> bytes | None:
+def current(target: str) -> bytes | None:
+    """The file's content; None if there is no file."""
     return read_bytes(target) if os.path.lexists(target) else None
 
 
 def _replaced(target: str, old: bytes | None, new: bytes) -> bool:
     """Replace the file; return False if it has changed since it was read."""
     with draft(target, new, target if old is not None else None) as made:
-        if _current(target) != old:
+        if current(target) != old:
             return False
         if old is None:
             try:
