@@ -281,7 +281,12 @@ def _shared(
         own=own,
         version=serve_options.version,
         account=lambda: current_options().account(),
-        preferences={"expose": serve_options.expose, "folder": folder},
+        preferences={
+            "expose": serve_options.expose,
+            "folder": folder,
+            "client": serve_options.client,
+            "server": serve_options.server,
+        },
         drain_s=drain_s,
     )
 

@@ -182,8 +182,8 @@ env = { TOKEN = "${TOKEN}" }
 servers = ["unsett"]
 """
     assert problems(tmp_path, text) == [
-        "portico.toml:1: surprise: unknown key; choose from gateway, search, tasks, auth, "
-        "servers, components, groups, mcp_servers, profiles, agents_defaults, agents, routing",
+        "portico.toml:1: surprise: unknown key; choose from gateway, search, tasks, auth, servers, "
+        "components, groups, clients, mcp_servers, profiles, agents_defaults, agents, routing",
         "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
         "did you mean search?",
         "portico.toml:4: gateway.name_limit: must be 32 to 1024",
@@ -427,3 +427,18 @@ def test_a_folder_is_for_any_window_or_decided_by_portico(tmp_path: Path) -> Non
     path.write_text('[servers.a]\ncommand = "x"\nfolder = "/tmp"\n')
     with pytest.raises(ConfigError, match="folder"):
         read(str(path), environ={})
+
+
+def test_a_client_has_its_own_exposure(tmp_path: Path) -> None:
+    path = tmp_path / "portico.toml"
+    path.write_text('[clients.codex]\nexpose = "all"\n[clients.zed]\n')
+    found = read(path).clients
+    assert (found["codex"].expose, found["zed"].expose) == ("all", None)
+    path.write_text('[clients."a b"]\nexpose = "some"\nmodel = 1\n')
+    with pytest.raises(ConfigError) as caught:
+        read(path)
+    assert len(caught.value.problems) == 3
+    assert "is not a valid client name; write a-b" in str(caught.value)
+    path.write_text("clients = 5")
+    with pytest.raises(ConfigError, match="clients: must be a table, not a number"):
+        read(path)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from portico.cli.door import add_door
 from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.console.usage import Parser
+from portico.model.errors import PorticoError
 from portico.model.wording import counted
 from portico.state.report import report
 
@@ -35,6 +36,8 @@ def main(
     http = options.http
     if http is None and gateway.http and not options.stdio:
         http = gateway.http
+    if options.server is not None:
+        _check_server(config, options.server, http)
     drain_s = gateway.drain if options.drain is None else options.drain
     count = len(config.entries) - len(config.disabled) + len(serve_options.local)
     if not count and not _has_agents(config):
@@ -113,10 +116,35 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
         __version__,
         group=options.group,
         expose=options.expose,
+        client=options.client or "",
+        server=options.server or "",
         refresh=options.refresh,
         read=load,
         stamp=seen,
     )
+
+
+def _check_server(config: "Config", name: str, http: str | None) -> None:
+    """Raise PorticoError if this server cannot be served alone."""
+    if http is not None:
+        raise PorticoError(f"--server is for stdio; over HTTP the server is at /servers/{name}/mcp")
+    entry = config.entries.get(name)
+    if entry is None:
+        from portico.config.problems import suggestion
+
+        hint = suggestion(name, config.entries) or "add it first"
+        raise PorticoError(f"{config.path}: there is no server {name!r}; {hint}")
+    if not entry.enabled:
+        how = f"enable it with `portico servers enable {name}`"
+        raise PorticoError(f"{config.path}: {name} is disabled; {how}")
+
+
+def _client_name(text: str) -> str:
+    from portico.config.names import is_valid_name
+
+    if not is_valid_name(text):
+        raise argparse.ArgumentTypeError("is not a valid name: use letters, digits, - and _")
+    return text
 
 
 def _parser() -> Parser:
@@ -128,7 +156,15 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     parser.add_config()
-    add("--group", metavar="NAME", help="serve only this group of the config")
+    one = parser.add_mutually_exclusive_group().add_argument
+    one("--group", metavar="NAME", help="serve only this group of the config")
+    one("--server", metavar="NAME", help="serve only this server, under its own names; over stdio")
+    add(
+        "--client",
+        type=_client_name,
+        metavar="NAME",
+        help="the client's name, in status, logs and metrics, and in [clients.NAME] of the config",
+    )
     add(
         "--expose",
         choices=("auto", "search", "all"),

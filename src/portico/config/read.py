@@ -25,6 +25,7 @@ from portico.config.schema import (
     LATER,
     OF_AGENTS,
     TOP,
+    ClientSettings,
     ComponentEntry,
     Config,
     Gateway,
@@ -95,6 +96,7 @@ class _Reading:
             servers=servers,
             components=components,
             groups=self._groups(entries),
+            clients=self._clients(),
             agents=self._agents(),
             later=self._later(),
             warnings=(*group_warning(self._document.path), *self._located(self._report.warnings)),
@@ -278,6 +280,20 @@ class _Reading:
                     self._report.wrong(where, what, self._report.suggest(one, servers))
             groups[name] = Group(servers=tuple(dict.fromkeys(members)))
         return groups
+
+    def _clients(self) -> dict[str, ClientSettings]:
+        table = self._data.get("clients", {}) if is_own(self._document) else {}
+        if not isinstance(table, dict):
+            read_table(self._report, ("clients",), table, {})
+            return {}
+        found = {}
+        for name, entry in table.items():
+            at: Path = ("clients", name)
+            if not is_valid_name(name):
+                self._report.wrong(at, "is not a valid client name", f"write {valid_name(name)}")
+            settings = read_table(self._report, at, entry, readers(ClientSettings))
+            found[name] = ClientSettings(**settings)
+        return found
 
     def _agents(self) -> "AgentsConfig | None":
         if not is_own(self._document) or not any(key in self._data for key in OF_AGENTS):

@@ -52,6 +52,7 @@ TOP = (
     "servers",
     "components",
     "groups",
+    "clients",
     "mcp_servers",
     *LATER,
     *OF_AGENTS,
@@ -248,6 +249,13 @@ class Group(Struct, frozen=True, kw_only=True):
     servers: Annotated[tuple[str, ...], texts] = ()
 
 
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """How the windows of one client are served, by the name in `serve --client`."""
+
+    expose: Annotated[str | None, choice("auto", "search", "all")] = None
+    """None for the gateway's value."""
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """The contents of one config file."""
 
@@ -260,6 +268,7 @@ class Config(Struct, frozen=True, kw_only=True):
     components: Mapping[str, ComponentEntry] = field(default_factory=dict)
     """The components by name, in the order of the file."""
     groups: Mapping[str, Group] = field(default_factory=dict)
+    clients: Mapping[str, ClientSettings] = field(default_factory=dict)
     agents: "AgentsConfig | None" = None
     """Agents and routing; None if no table is about them."""
     later: Mapping[str, Any] = field(default_factory=dict)

@@ -59,12 +59,22 @@ class RunningPortico(Struct):
             str(self.status.get("config")),
             *url,
             counted(gateway.get("tools"), "tool"),
-            *([counted(self.status["windows"], "window")] if self.status.get("windows") else []),
+            *([self._windows] if self.status.get("windows") else []),
             *([f"{counted(tasks, 'task')} running"] if tasks else []),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all tools'}",
             f"up {duration(gateway.get('uptime_s'))}",
         ]
         return ", ".join(parts)
+
+    @property
+    def _windows(self) -> str:
+        """The number of windows, and the names of their clients."""
+        from portico.model.wording import counted
+
+        clients = self.status.get("clients") or {}
+        named = [f"{name} {count}" if count > 1 else name for name, count in clients.items()]
+        count = counted(self.status["windows"], "window")
+        return f"{count} ({', '.join(named)})" if named else count
 
     @property
     def as_data(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from portico.catalog.cache_folder import CacheFolder
 from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.catalog.upstream_key import user_secret
+from portico.chain.current_endpoint import CurrentEndpoint
 from portico.chain.endpoint import ChainEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
 from portico.config.paths import cache_folder, log_file, state_folder, working_folder
@@ -31,7 +32,7 @@ from portico.observe.metrics import Metrics
 from portico.state.files import is_writable
 from portico.state.report import failed, report
 from portico.state.watchdog import Watchdog
-from portico.windows.connected_windows import folder_in
+from portico.windows.connected_windows import CLIENT, SERVER, folder_in, name_in
 
 if TYPE_CHECKING:
     from portico.model.types import Endpoint, LimitedEndpoint
@@ -121,6 +122,7 @@ class GatewayApp:
         self.registry.check_links()
         self.registry.folders_in_use = self._folders_in_use
         self.window_folders: Callable[[], Collection[str]] = tuple
+        self.window_clients: Callable[[], Mapping[str, int]] = dict
         """Returns the folders of the windows."""
         self._relinking = asyncio.Lock()  # the chain that was requested last is the one that stays
         self._links_problem = ""
@@ -192,10 +194,19 @@ class GatewayApp:
                 raise PorticoError("the task of this agent does not run here any more")
             return limited, {}
         self.registry.resume_installing()
-        searches = self.registry.resolves_to_search(preferences.get("expose"))
+        expose = preferences.get("expose") or self._expose_of(name_in(preferences, CLIENT))
+        searches = self.registry.resolves_to_search(expose)
         registry = self.registry.in_folder(folder_in(preferences))
+        if server := name_in(preferences, SERVER):
+            gone = f"the server {server} is disabled, or no longer in the config"
+            return CurrentEndpoint(lambda: registry.server_endpoint(server), gone), {}
         endpoint = registry.endpoint(self._options.group, searches)
         return endpoint, {"expose": "search" if searches else "all"}
+
+    def _expose_of(self, client: str) -> str | None:
+        """Return the exposure that the config has for a client; None for that of all."""
+        settings = self.registry.config.clients.get(client)
+        return None if settings is None else settings.expose
 
     def full_endpoint(self, folder: str) -> ChainEndpoint:
         """Return the main endpoint with all tools in its lists, for clients in a folder."""
@@ -250,7 +261,7 @@ class GatewayApp:
         self.journal.count()
         delegations = None if self.agents is None else self.agents.host.metrics
         status = self._with_tasks(self.registry.status())
-        figures = GatewayCollector(self.metrics, status, delegations)
+        figures = GatewayCollector(self.metrics, status, delegations, self.window_clients())
         return CONTENT_TYPE, await asyncio.to_thread(figures.page)
 
     @contextlib.asynccontextmanager

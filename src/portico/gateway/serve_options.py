@@ -36,6 +36,10 @@ class ServeOptions(Struct, frozen=True):
     version: str
     group: str | None = None
     expose: str | None = None
+    client: str = ""
+    """The name of this window's client."""
+    server: str = ""
+    """The only server of this window; empty for all."""
     refresh: bool = True
     """Refresh all servers at the start."""
     cache: bool = True

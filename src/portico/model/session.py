@@ -20,6 +20,7 @@ class Session:
         "ask",
         "capabilities",
         "client_info",
+        "client_name",
         "folder",
         "id",
         "log_level",
@@ -41,6 +42,8 @@ class Session:
         """None until the handshake."""
         self.capabilities: dict[str, Any] = {}
         self.client_info: dict[str, Any] = {}
+        self.client_name = ""
+        """The name of the client in the command line of its window; empty if it has none."""
         self.folder = ""
         """The folder in which the client's window was started; empty if unknown."""
         self.log_level = ""

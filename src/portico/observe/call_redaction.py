@@ -51,7 +51,9 @@ def _thousandths() -> tuple[str, ...]:
 
 
 def client_name(meta: Meta, session: Session | None) -> str:
-    """Return the client's name, from a modern request or from its handshake."""
+    """Return the client's name: of its window, from a modern request or from its handshake."""
+    if session is not None and session.client_name:
+        return session.client_name[:MAX_WORD]
     if meta.client_info:
         try:
             return _read_info(meta.client_info).name[:MAX_WORD]

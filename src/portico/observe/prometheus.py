@@ -43,11 +43,14 @@ class GatewayCollector(Collector):
         metrics: "Metrics",
         status: Mapping[str, Any],
         delegations: "DelegationMetrics | None" = None,
+        windows: Mapping[str, int] | None = None,
     ) -> None:
+        """`windows` is the number of windows of each client that has a name."""
         gateway, servers = status["gateway"], status["servers"]
         calls, tasks = _calls(metrics), _tasks(metrics, gateway)
         agents = () if delegations is None else _agents(delegations)
-        self._families = [*calls, *tasks, *agents, *_gateway(gateway), *_upstreams(servers)]
+        of_gateway = [*_gateway(gateway), *_windows(windows or {})]
+        self._families = [*calls, *tasks, *agents, *of_gateway, *_upstreams(servers)]
 
     def collect(self) -> list[Metric]:
         """Return all families, in the order of the page."""
@@ -117,6 +120,14 @@ def _agents(delegations: "DelegationMetrics") -> Iterator[Metric]:
 def _buckets(times: "Histogram") -> list[tuple[str, float]]:
     bounds = [*(f"{bound:g}" for bound in times.buckets), "+Inf"]
     return list(zip(bounds, accumulate(times.counts), strict=True))
+
+
+def _windows(windows: Mapping[str, int]) -> Iterator[Metric]:
+    about = "Windows of clients that were started with a name."
+    family = GaugeMetricFamily("portico_windows", about, labels=("client",))
+    for client, count in windows.items():
+        family.add_metric((client,), count)
+    yield family
 
 
 def _gateway(gateway: Mapping[str, Any]) -> Iterator[Metric]:

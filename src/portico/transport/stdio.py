@@ -27,23 +27,26 @@ async def serve_stdio(
     stop: asyncio.Event | None = None,
     running: "Running | None" = None,
     folder: str = "",
+    client_name: str = "",
 ) -> bool:
     """Serve one client on stdin and stdout until it disconnects or SIGTERM arrives; return False
     if reading requests or writing responses failed.
 
     `out` comes from `take_stdout`, if it was already called; `stop` acts like SIGTERM. Requests
     wait until `running` is entered, and it is exited after the last response; if it fails to
-    start, the serving ends and the error is raised. `folder` is that of the client's window.
+    start, the serving ends and the error is raised. `folder` and `client_name` are those of the
+    client's window.
     """
     stop = stop or asyncio.Event()
+    window = (folder, client_name)
     if running is None:
-        return await _serve_stdio(endpoint, out, max_line, drain_s, stop, folder=folder)
+        return await _serve_stdio(endpoint, out, max_line, drain_s, stop, window=window)
     from portico.transport.starting import StartingEndpoint
 
     opening = StartingEndpoint(endpoint, running)
     async with opening.starting(stop.set):
         is_complete = await _serve_stdio(
-            opening, out, max_line, drain_s, stop, opening, folder=folder
+            opening, out, max_line, drain_s, stop, opening, window=window
         )
     if opening.failure is not None:
         raise opening.failure
@@ -58,12 +61,12 @@ async def _serve_stdio(
     stop: asyncio.Event,
     opening: "StartingEndpoint | None" = None,
     *,
-    folder: str,
+    window: tuple[str, str],
 ) -> bool:
     restore_signals = stop_on_signals(stop, None if opening is None else opening.interrupt)
     writer = writer_to(take_stdout() if out is None else out)
     server = StdioServer(endpoint, writer.write, max_line=max_line)
-    server.session.folder = folder
+    server.session.folder, server.session.client_name = window
 
     def started(endpoint: Endpoint) -> None:
         server.endpoint = endpoint

@@ -7,10 +7,11 @@ sends `#say` with a report for the user, and `#leave` to request `#last`.
 
 import asyncio
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from portico.config.names import is_valid_name
 from portico.model.errors import PorticoError
 from portico.model.types import Endpoint, LimitedEndpoint
 from portico.process.family import Family
@@ -20,8 +21,9 @@ from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
 
 ATTACH = "attach"
-FOLDER, TASK_TOKEN = "folder", "task_token"
-"""Preferences: the folder that a window was started in; the token of a task, for its agent."""
+FOLDER, TASK_TOKEN, CLIENT, SERVER = "folder", "task_token", "client", "server"
+"""Preferences: the folder that a window was started in; the token of a task, for its agent; the
+name of the client; the only server for it."""
 LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
 MAX_WINDOWS, MAX_AGENT_WINDOWS = 256, 16
 _LAST_S = 5.0
@@ -73,6 +75,10 @@ class ConnectedWindows:
     def folders(self) -> set[str]:
         """Return the folders of the windows."""
         return {window.folder for window in self._connected} - {""}
+
+    def clients(self) -> dict[str, int]:
+        """Return the number of windows of each client that has a name."""
+        return dict(Counter(one.client_name for one in self._connected if one.client_name))
 
     def add(self, fd: int, request: ControlRequest) -> None:
         """Add a window that is connected already and waits for the reply."""
@@ -189,6 +195,7 @@ class _ConnectedWindow:
         self._fd = fd
         self._request = request
         self.folder = folder_in(preferences_of(request))
+        self.client_name = name_in(preferences_of(request), CLIENT)
         self._windows = windows
         self._sends_reply = sends_reply
         self._requests_ended = asyncio.Event()
@@ -210,6 +217,7 @@ class _ConnectedWindow:
         if self.family is None:
             server.start_refresh = self._windows.start_refresh
         server.session.folder = self.folder
+        server.session.client_name = self.client_name
         if isinstance(endpoint, LimitedEndpoint):
             endpoint.on_end(self._disconnected.set)
         if generation := _generation(self._request):
@@ -310,6 +318,12 @@ def folder_in(preferences: Preferences) -> str:
     folder = preferences.get(FOLDER)
     is_path = isinstance(folder, str) and os.path.isabs(folder) and "\0" not in folder
     return str(folder) if is_path else ""
+
+
+def name_in(preferences: Preferences, key: str) -> str:
+    """Return a name in the preferences; empty if there is none."""
+    name = preferences.get(key)
+    return name if isinstance(name, str) and is_valid_name(name) else ""
 
 
 def _generation(request: ControlRequest) -> int:

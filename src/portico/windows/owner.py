@@ -71,11 +71,13 @@ class Reachable(Protocol):
 
 
 @runtime_checkable
-class FollowsFolders(Protocol):
+class KnowsWindows(Protocol):
     """A gateway whose servers run in the folders of its windows."""
 
     window_folders: Callable[[], Collection[str]]
     """Returns the folders of the windows."""
+    window_clients: Callable[[], Mapping[str, int]]
+    """Returns the number of windows of each client that has a name."""
 
 
 @runtime_checkable
@@ -163,7 +165,11 @@ async def run_gateway(
     async def status(request: ControlRequest) -> dict[str, Any]:
         read_status = gateway.commands[STATUS]
         assert callable(read_status)
-        about = {"windows": len(windows), "alone": not shared.detaches}
+        about = {
+            "windows": len(windows),
+            "clients": windows.clients(),
+            "alone": not shared.detaches,
+        }
         return {**await read_status(request), **about}
 
     commands: dict[str, Command] = {ATTACH: windows.attach_command}
@@ -193,7 +199,7 @@ async def run_gateway(
             if forwards_reports:
                 gateway.on_report(windows.report)
             windows.start_refresh = gateway.start_refresh
-            _follow_folders(gateway, windows)
+            _introduce(gateway, windows)
             windows.accept(gateway.client_endpoint)
             draining = asyncio.ensure_future(drain())
             try:
@@ -231,9 +237,10 @@ def _set_socket(gateway: OwnedGateway, path: str) -> None:
         gateway.control_socket = path
 
 
-def _follow_folders(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
-    if isinstance(gateway, FollowsFolders):
+def _introduce(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
+    if isinstance(gateway, KnowsWindows):
         gateway.window_folders = windows.folders
+        gateway.window_clients = windows.clients
 
 
 def no_windows(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:

@@ -20,7 +20,7 @@ from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio, take_stdout
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
-from portico.windows.connected_windows import Preferences, folder_in
+from portico.windows.connected_windows import CLIENT, Preferences, folder_in, name_in
 from portico.windows.control_sockets import SUFFIX, socket_names
 from portico.windows.joining import (
     Attached,
@@ -106,6 +106,7 @@ async def _serve_in_process(
             drain_s=shared.drain_s,
             stop=stop,
             folder=folder_in(shared.preferences),
+            client_name=name_in(shared.preferences, CLIENT),
         )
 
 
