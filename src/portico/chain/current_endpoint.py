@@ -1,4 +1,4 @@
-"""An endpoint that stands for whichever one there is at each request."""
+"""An endpoint that passes each request to the current one of a changing registry."""
 
 from collections.abc import Callable
 

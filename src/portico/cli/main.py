@@ -21,6 +21,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "list, add, remove, test or refresh servers",
     ),
     "import": ("portico.setup.import_command", "import the servers of another client"),
+    "install": ("portico.setup.install_command", "write Portico's entry into a client's file"),
+    "migrate": (
+        "portico.setup.migrate_command",
+        "import a client's servers, and replace them there by Portico",
+    ),
     "agents": (
         "portico.cli.agents",
         "show the configured agents and their quotas; explain which one a prompt would get",

@@ -8,6 +8,7 @@ from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.model.wording import counted
 from portico.process.family import refuse_below_agent
+from portico.setup.file_changes import FileChanges
 from portico.setup.importer import (
     Importer,
     add_import_options,
@@ -30,7 +31,7 @@ def main(argv: list[str]) -> int:
     dialog = Dialog(yes=options.yes, dry_run=options.dry_run)
     sources = sources_of(options.source)  # all are read before anything is written
     mover = Mover("import", options.source)
-    importer = Importer(dialog, mover, config, options.secrets)
+    importer = Importer(FileChanges(dialog, mover), config, options.secrets)
     done = [importer.run(source, options.only) for source in sources]
     if options.dry_run:
         return 0

@@ -2,20 +2,18 @@
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from portico.config.client_table import SOURCES, format_of, this_system
-from portico.config.edit import Changes, changed_entries
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, suggestion
-from portico.config.save import current
-from portico.console.dialog import Dialog
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
+from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import (
     CHANGED,
     KNOWN,
@@ -27,7 +25,6 @@ from portico.setup.import_plan import (
     plan_import,
     record_import,
 )
-from portico.setup.moves import Mover
 from portico.setup.secret_values import (
     KEEP,
     KEYRING,
@@ -43,7 +40,6 @@ from portico.setup.secret_values import (
 from portico.setup.source import Source, read_source
 
 _SECRETS = (KEEP, VARIABLE, KEYRING)
-_HIDDEN = "********"
 
 
 def add_move_options(parser: Parser) -> None:
@@ -103,9 +99,9 @@ class Imported(Struct):
 class Importer:
     """Imports sources into a config, one after the other."""
 
-    def __init__(self, dialog: Dialog, mover: Mover, config: str, secrets: str | None) -> None:
-        self._dialog = dialog
-        self._mover = mover
+    def __init__(self, files: FileChanges, config: str, secrets: str | None) -> None:
+        self._files = files
+        self._dialog = files.dialog
         self._config = config
         self._secrets = secrets
 
@@ -120,7 +116,7 @@ class Importer:
         if not picked and not source.tables:
             return Imported(source, known, False)
         entries = {one.name: self._entry(one) for one in picked}
-        changed = self.change(
+        changed = self._files.apply(
             self._config,
             lambda document: import_changes(document, plan, entries),
             [one.server.entry for one in plan.servers],
@@ -128,19 +124,6 @@ class Importer:
         if not self._dialog.dry_run:
             record_import(source, picked)
         return Imported(source, [*known, *picked], changed)
-
-    def change(
-        self, path: str, changes: Changes, secret_entries: Sequence[Mapping[str, Any]] = ()
-    ) -> bool:
-        """Change the entries of a file, or print the diff; return False if nothing differs."""
-        if not self._dialog.dry_run:
-            return self._mover.change(path, lambda old: changed_entries(path, old, changes))
-        old = current(path)
-        new = changed_entries(path, old, changes)
-        secrets = [value for entry in secret_entries for _, value in plain_secrets(entry)]
-        for line in _diff(path, old or b"", new, secrets):
-            self._dialog.out.print(line)
-        return new != old
 
     def _show(self, plan: ImportPlan, only: Sequence[str]) -> None:
         dialog, source = self._dialog, plan.source
@@ -248,15 +231,3 @@ def _names(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(one.get("id", "")) for one in value]
     return [str(key) for key in value]
-
-
-def _diff(path: str, old: bytes, new: bytes, secrets: Sequence[str]) -> Iterator[str]:
-    from difflib import unified_diff
-
-    def lines(data: bytes) -> list[str]:
-        text = data.decode(errors="replace")
-        for secret in sorted(secrets, key=len, reverse=True):
-            text = text.replace(secret, _HIDDEN)
-        return text.splitlines()
-
-    yield from unified_diff(lines(old), lines(new), path, path, lineterm="")

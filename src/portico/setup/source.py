@@ -36,12 +36,14 @@ class FoundServer(Struct, frozen=True, kw_only=True):
     """Its name as a valid one."""
     entry: Mapping[str, Any]
     """Its entry with Portico's keys."""
+    raw: Any
+    """Its entry as the file has it."""
     line: int
     problem: str = ""
     """Why it cannot be imported; empty if it can."""
     notes: tuple[str, ...] = ()
-    twins: tuple[Path, ...] = ()
-    """The paths of the same entry for other projects."""
+    twins: tuple[tuple[Path, Any], ...] = ()
+    """The same entry for other projects: the path and the raw entry of each."""
 
     @property
     def key(self) -> str:
@@ -142,6 +144,7 @@ class _Reading:
             at=at,
             name=name,
             entry=ours,
+            raw=section.table[key],
             line=self._lines.line(at),
             problem="; ".join(_without_place(one) for one in report.problems),
             notes=tuple(self._noted(one) for one in report.warnings if not self._expands(one)),
@@ -192,7 +195,9 @@ def _named_apart(servers: list[FoundServer]) -> Iterator[FoundServer]:
             kept.append(one)
         else:  # it runs in the folder of each window
             first = kept[known]
-            kept[known] = replace(first, entry=_anywhere(first), twins=(*first.twins, one.at))
+            kept[known] = replace(
+                first, entry=_anywhere(first), twins=(*first.twins, (one.at, one.raw))
+            )
     taken: set[str] = set()
     for one in kept:
         folder = os.path.basename(str(one.at[1])) if one.at[0] == "projects" else "2"

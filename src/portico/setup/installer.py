@@ -1,0 +1,100 @@
+"""Installs Portico in a client's file, for `install`, `migrate` and `init`."""
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from portico.config.client_table import CLIENTS, ClientFormat, this_system
+from portico.config.document import Document
+from portico.config.edit import EntryChange
+from portico.config.problems import ConfigError, suggestion
+from portico.config.schema import ComponentEntry, ServerEntry
+from portico.console.usage import Parser
+from portico.model.wording import counted
+from portico.setup.file_changes import FileChanges
+from portico.setup.import_plan import PlannedServer
+from portico.setup.importer import add_move_options, config_of
+from portico.setup.install import own_changes, removals, warnings
+from portico.setup.own_entry import launcher, own_entries
+
+COST = "each window runs a process of about 27 MB for each of them"
+
+
+def add_install_options(parser: Parser) -> None:
+    """Add the options of the commands that change a client's file."""
+    add_move_options(parser)
+    add = parser.add_argument
+    add("--per-server", action="store_true", help=f"write an entry for each server: {COST}")
+    add("--undo", action="store_true", help="take back the last change of this client's file")
+
+
+def client(name: str) -> ClientFormat:
+    """The row of a client; ConfigError if there is none of this name."""
+    if name not in CLIENTS:
+        raise ConfigError(f"there is no client {name!r}; {suggestion(name, CLIENTS)}")
+    return CLIENTS[name]
+
+
+def install(
+    files: FileChanges,
+    row: ClientFormat,
+    options: argparse.Namespace,
+    moved: Sequence[PlannedServer] = (),
+) -> bool:
+    """Write Portico's entries into a client's file, in place of the moved ones; return False if
+    nothing changed."""
+    path, dialog = row.file(this_system()), files.dialog
+    servers = _servers(config_of(options), moved) if options.per_server else ()
+    config = config_of(options) if options.config else ""
+    entries = own_entries(row, launcher(row), servers, config)
+    notes: list[str] = []
+    gone = [one.server for one in moved]
+
+    def changes(document: Document) -> Iterator[EntryChange]:
+        notes[:] = warnings(document, row)
+        yield from removals(document, gone)
+        yield from own_changes(document, row, entries, [server.at for server in gone])
+
+    if not files.differs(path, changes):
+        dialog.out.print(f"{row.title}: {path} is unchanged")
+        return False
+    dialog.out.print(f"{row.title}: {path}", "bold")
+    for server in gone:
+        dialog.out.print(f"  - {server.key}")
+    for name, entry in entries.items():
+        dialog.out.print(f"  + {name}: {_words(entry)}")
+    if servers:
+        dialog.note(f"{counted(len(servers), 'server')}: {COST}")
+    if not dialog.confirm("Write this?"):
+        dialog.out.print(f"{path} is unchanged")
+        return False
+    files.apply(path, changes, [server.entry for server in gone])
+    for note in notes:
+        dialog.note(note)
+    if not dialog.dry_run:
+        dialog.out.print(f"written; restart {row.title} to use it")
+        for backup in files.mover.backups:
+            dialog.out.print(f"backup: {backup}")
+    return True
+
+
+def _servers(config: str, moved: Sequence[PlannedServer]) -> list[str]:
+    """The servers that get an entry each; in a dry run, those that would be imported too."""
+    from portico.config.read import read
+
+    found: Mapping[str, ServerEntry | ComponentEntry] = {}
+    if os.path.exists(config):
+        found = read(config, only=()).entries
+    names = [name for name, entry in found.items() if entry.enabled]
+    names += [one.name for one in moved if one.name not in found]
+    if not names:
+        raise ConfigError(f"{config} has no servers; import or add one first")
+    return names
+
+
+def _words(entry: Mapping[str, Any]) -> str:
+    command = entry["command"]
+    argv = command if isinstance(command, list) else [command, *entry["args"]]
+    return shlex.join(argv)
