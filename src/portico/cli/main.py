@@ -20,6 +20,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "portico.cli.servers",
         "list, add, remove, test or refresh servers",
     ),
+    "init": (
+        "portico.setup.init_command",
+        "start here: import servers, and add Portico to clients",
+    ),
     "import": ("portico.setup.import_command", "import the servers of another client"),
     "install": ("portico.setup.install_command", "write Portico's entry into a client's file"),
     "migrate": (

@@ -60,8 +60,13 @@ def add_import_options(parser: Parser) -> None:
         default=[],
         help="import this server only; repeatable",
     )
+    add_secrets(parser)
+
+
+def add_secrets(parser: Parser) -> None:
+    """Add --secrets."""
     what = "plain secrets: keep them as they are, refer to variables (env), or use the keyring"
-    add("--secrets", choices=_SECRETS, help=what)
+    parser.add_argument("--secrets", choices=_SECRETS, help=what)
 
 
 def config_of(options: argparse.Namespace) -> str:

@@ -25,9 +25,16 @@ COST = "each window runs a process of about 27 MB for each of them"
 def add_install_options(parser: Parser) -> None:
     """Add the options of the commands that change a client's file."""
     add_move_options(parser)
-    add = parser.add_argument
-    add("--per-server", action="store_true", help=f"write an entry for each server: {COST}")
-    add("--undo", action="store_true", help="take back the last change of this client's file")
+    add_per_server(parser)
+    parser.add_argument(
+        "--undo", action="store_true", help="take back the last change of this client's file"
+    )
+
+
+def add_per_server(parser: Parser) -> None:
+    """Add --per-server."""
+    what = f"write an entry for each server: {COST}"
+    parser.add_argument("--per-server", action="store_true", help=what)
 
 
 def client(name: str) -> ClientFormat:
