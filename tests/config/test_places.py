@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.config import edit_toml
+from portico.config.json_places import json_places
 from portico.config.places import LineIndex, places
 
 TOML = '''\
@@ -97,3 +98,21 @@ def test_every_value_of_any_toml_is_found(entry: dict[str, Any]) -> None:
     assert set(found) == set(wanted) - {()}
     for path, place in found.items():
         assert tomllib.loads(f"v = {text[place.value : place.end]}")["v"] == wanted[path]
+
+
+_SCALARS = st.none() | st.text() | st.integers()
+_JSON = st.recursive(
+    _SCALARS, lambda one: st.lists(one) | st.dictionaries(st.text(), one), max_leaves=20
+)
+
+
+@given(_JSON, st.data())
+def test_places_along_a_path_are_those_of_the_whole_text(data: Any, draw: st.DataObject) -> None:
+    text = json.dumps({"": data, "a": {"b": [data]}}, indent=1)
+    whole = json_places(text)
+    outer = draw.draw(st.sampled_from([place.path for place in whole]))
+    found = json_places(text, along=outer)
+    assert [one for one in found if one.path[:-1] == outer and one.path] == [
+        one for one in whole if one.path[:-1] == outer and one.path
+    ]
+    assert set(found) <= set(whole)

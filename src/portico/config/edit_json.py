@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from portico.config.json_places import json_places
@@ -12,6 +13,7 @@ from portico.config.problems import Path
 
 _LINE_END = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*)?\r?(\n|$)")
 _UNIT = "  "
+_places = lru_cache(maxsize=2)(json_places)  # an edit needs the same ones several times
 
 
 def added(text: str, section: Path, name: str, entry: Mapping[str, Any]) -> str:
@@ -102,11 +104,13 @@ def _without_line(text: str, start: int, end: int) -> str:
 
 
 def _members(text: str, outer: Path) -> list[Place]:
-    return [place for place in json_places(text) if place.path and place.path[:-1] == outer]
+    found = _places(text, outer)
+    return [place for place in found if place.path and place.path[:-1] == outer]
 
 
 def _place(text: str, path: Path) -> Place | None:
-    return next((place for place in json_places(text) if place.path == path), None)
+    found = _places(text, path[:-1])
+    return next((place for place in found if place.path == path), None)
 
 
 def _newline(text: str) -> str:

@@ -8,6 +8,8 @@ from portico.config.places import Place, Unreadable
 from portico.config.problems import Path
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[\[\]{}]', re.DOTALL)
+"""All that matters for the end of a container: brackets, and the places where they are text."""
 _PLAIN = re.compile(r"[^\s,\]}/]+")
 
 
@@ -19,8 +21,11 @@ class _Open:
         self.count = 0
 
 
-def json_places(text: str) -> list[Place]:
-    """Every value with its path, containers before their contents."""
+def json_places(text: str, along: Path | None = None) -> list[Place]:
+    """Every value with its path, containers before their contents.
+
+    With `along`, only those inside the containers on this path, up to its end: files may be large.
+    """
     found: list[Place | None] = []
     slots: list[int] = []
     around: list[_Open] = []
@@ -29,12 +34,18 @@ def json_places(text: str) -> list[Place]:
         if around and text[at] in "]}":
             done = around.pop()
             found[slots.pop()] = Place(done.path, done.start, done.value, at + 1)
+            if along and done.path == along:
+                break
             at = gap(text, at + 1)
         elif around and text[at] == ",":
             at = gap(text, at + 1)
         else:
             path, start, at = _named(text, at, around)
-            if text[at] in "[{":
+            if text[at] in "[{" and along is not None and along[: len(path)] != path:
+                end = _container_end(text, at)
+                found.append(Place(path, start, at, end))
+                at = gap(text, end)
+            elif text[at] in "[{":
                 around.append(_Open(path, start, at, text[at] == "["))
                 slots.append(len(found))
                 found.append(None)
@@ -61,6 +72,19 @@ def _named(text: str, at: int, around: list[_Open]) -> tuple[Path, int, int]:
     if text[colon] != ":":
         raise Unreadable
     return (*outer.path, str(json.loads(key[0]))), at, gap(text, colon + 1)
+
+
+def _container_end(text: str, at: int) -> int:
+    """The end of the object or array that begins here."""
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        if token[0] in ("{", "["):
+            depth += 1
+        elif token[0] in ("}", "]"):
+            depth -= 1
+            if not depth:
+                return token.end()
+    raise Unreadable
 
 
 def _scalar_end(text: str, at: int) -> int:
