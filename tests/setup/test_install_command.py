@@ -216,3 +216,35 @@ def test_an_undo_keeps_an_entry_that_was_edited_since(
     assert "mcp_servers.portico was edited since, and stays" in capsys.readouterr().out
     assert file.read_text() == edited
     assert tomllib.loads(edited)["mcp_servers"]["portico"]["startup_timeout_sec"] == 20
+
+
+def test_a_file_as_windows_writes_it_stays_so(home: Path) -> None:
+    file = placed("cursor")
+    data = b"\xef\xbb\xbf" + SAMPLES["cursor"].text.replace("\n", "\r\n").encode()
+    file.write_bytes(data)
+    assert main(["install", "cursor", "--yes"]) == 0
+    written = file.read_bytes()
+    assert written.startswith(b"\xef\xbb\xbf{\r\n")
+    assert b"\n" not in written.replace(b"\r\n", b"")
+    assert "portico" in servers_of("cursor", file)
+    assert main(["install", "cursor", "--undo"]) == 0
+    assert file.read_bytes() == data
+
+
+def test_a_link_to_a_file_elsewhere_stays_a_link(home: Path, tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles" / "mcp.json"
+    target.parent.mkdir()
+    link = placed("cursor")
+    link.unlink()
+    link.symlink_to(target)
+    assert main(["install", "cursor", "--yes"]) == 0  # the target does not exist yet
+    assert link.is_symlink()
+    assert list(servers_of("cursor", target)) == ["portico"]
+
+
+def test_an_empty_file_is_filled_and_emptied_again(home: Path) -> None:
+    file = placed("cursor", "")
+    assert main(["install", "cursor", "--yes"]) == 0
+    assert list(servers_of("cursor", file)) == ["portico"]
+    assert main(["install", "cursor", "--undo"]) == 0
+    assert file.read_text() == ""

@@ -1,5 +1,6 @@
 """Changes entries of files for a command: writes them, or shows them as a diff."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ class FileChanges:
 
     def differs(self, path: str, changes: Changes) -> bool:
         """True if these changes would change the file; ConfigError if they cannot be made."""
-        old = current(path)
+        old = current(os.path.realpath(path))
         return changed_entries(path, old, changes) != old
 
     def apply(
@@ -31,7 +32,7 @@ class FileChanges:
         nothing differs."""
         if not self.dialog.dry_run:
             return self.mover.change(path, lambda old: changed_entries(path, old, changes))
-        old = current(path)
+        old = current(os.path.realpath(path))
         new = changed_entries(path, old, changes)
         secrets = [value for entry in with_secrets for _, value in plain_secrets(entry)]
         for line in _diff(path, old or b"", new, secrets):
