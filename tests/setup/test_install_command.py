@@ -248,3 +248,10 @@ def test_an_empty_file_is_filled_and_emptied_again(home: Path) -> None:
     assert list(servers_of("cursor", file)) == ["portico"]
     assert main(["install", "cursor", "--undo"]) == 0
     assert file.read_text() == ""
+
+
+def test_odd_entries_of_other_servers_are_left_alone(home: Path) -> None:
+    odd = {"a": {"command": "portico", "args": None}, "b": {"command": ["portico"]}, "c": 5}
+    file = placed("cursor", json.dumps({"mcpServers": odd}))
+    assert main(["install", "cursor", "--yes"]) == 0
+    assert list(servers_of("cursor", file)) == ["a", "b", "c", "portico"]

@@ -85,7 +85,11 @@ def _taken(document: Document) -> set[str]:
     """The names of all servers and components of the config."""
     found: set[str] = set()
     for section in sections(document):
-        found |= set(names_in(section, found)) | set(section.table or ())
+        if not isinstance(section.table, dict):
+            raise ConfigError(
+                f"{document.path}: {dotted(section.path)} must be a table; fix it first"
+            )
+        found |= set(names_in(section, found)) | set(section.table)
     components = document.data.get("components")
     return found | set(components if isinstance(components, dict) else ())
 

@@ -7,7 +7,7 @@ from portico.config.client_table import ClientFormat
 from portico.config.document import Document
 from portico.config.edit import EntryChange
 from portico.config.problems import ConfigError, Path
-from portico.setup.own_entry import NAME, is_portico
+from portico.setup.own_entry import NAME, is_portico, words_of
 from portico.setup.source import FoundServer
 
 
@@ -68,11 +68,7 @@ def _is_portico(entry: Any) -> bool:
 
 def _is_of(row: ClientFormat, entry: Any) -> bool:
     """True if an entry was written by an install in this client."""
-    if not _is_portico(entry):
-        return False
-    command = entry.get("command")
-    words = [*(command if isinstance(command, list) else ()), *entry.get("args", ())]
-    return words[-2:] == ["--client", row.name]
+    return _is_portico(entry) and words_of(entry)[-2:] == ["--client", row.name]
 
 
 def _at(data: Any, path: Path) -> Any:

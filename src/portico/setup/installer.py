@@ -4,7 +4,6 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from portico.config.client_table import CLIENTS, ClientFormat, this_system
 from portico.config.document import Document
@@ -17,7 +16,7 @@ from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import PlannedServer
 from portico.setup.importer import add_move_options, config_of
 from portico.setup.install import own_changes, removals, warnings
-from portico.setup.own_entry import launcher, own_entries
+from portico.setup.own_entry import launcher, own_entries, words_of
 
 COST = "each window runs a process of about 27 MB for each of them"
 
@@ -71,7 +70,7 @@ def install(
     for server in gone:
         dialog.out.print(f"  - {server.key}")
     for name, entry in entries.items():
-        dialog.out.print(f"  + {name}: {_words(entry)}")
+        dialog.out.print(f"  + {name}: {shlex.join(words_of(entry))}")
     if servers:
         dialog.note(f"{counted(len(servers), 'server')}: {COST}")
     if not dialog.confirm("Write this?"):
@@ -99,9 +98,3 @@ def _servers(config: str, moved: Sequence[PlannedServer]) -> list[str]:
     if not names:
         raise ConfigError(f"{config} has no servers; import or add one first")
     return names
-
-
-def _words(entry: Mapping[str, Any]) -> str:
-    command = entry["command"]
-    argv = command if isinstance(command, list) else [command, *entry["args"]]
-    return shlex.join(argv)

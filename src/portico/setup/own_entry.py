@@ -21,15 +21,19 @@ _EVERYWHERE = ("/usr/local/bin", "/usr/bin", "/bin")
 
 def is_portico(entry: Mapping[str, Any]) -> bool:
     """True if a server's entry starts `portico serve`, in whatever way."""
-    command, args = entry.get("command"), [*entry.get("args", ())]
-    if isinstance(command, list):
-        command, args = command[0] if command else "", [*command[1:], *args]
-    if not isinstance(command, str) or not all(isinstance(one, str) for one in args):
-        return False
+    command, *args = words_of(entry) or [""]
     program = re.sub(r"\.exe$", "", re.split(r"[/\\]", command)[-1], flags=re.IGNORECASE)
     if re.sub(r"[\d.]+$", "", program) in _LAUNCHERS:
         return any(_PORTICO.fullmatch(one) and then == "serve" for one, then in pairwise(args))
     return program == NAME and args[:1] == ["serve"]
+
+
+def words_of(entry: Mapping[str, Any]) -> list[str]:
+    """The command line of a client's entry, in either form; empty if it has none."""
+    command, args = entry.get("command"), entry.get("args")
+    words = [*(command if isinstance(command, list) else [command])]
+    words += args if isinstance(args, list) else []
+    return words if all(isinstance(one, str) for one in words) else []
 
 
 def launcher(row: ClientFormat, prefix: str = "", argv0: str = "") -> list[str]:
