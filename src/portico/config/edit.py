@@ -46,31 +46,33 @@ def changed_entries(path: str, old: bytes | None, changes: Changes) -> bytes:
 
 def _with_change(document: Document, text: str, expected: Any, change: EntryChange) -> str:
     """The text with one change, which is made in the expected data too."""
-    editor, at = _editor(document), change.at
-    outer = expected
-    for key in at[:-1]:
-        outer = outer.setdefault(key, {})
-        if not isinstance(outer, dict):
-            raise _by_hand(document)
-    last = at[-1]
-    if isinstance(change.value, list):
-        outer[last] = [*outer.get(last, ()), *change.value]
-        return str(editor.appended(text, at, change.value))
-    if last in outer and isinstance(change.value, Mapping) and document.kind == "json":
-        outer[last] = change.value
-        return str(editor.with_value(text, at, change.value))
-    if change.value is not None and not isinstance(change.value, Mapping):
-        is_new = document.kind == "toml" and not outer
-        outer[last] = change.value
-        if is_new:
-            return str(editor.added(text, at[:-2], str(at[-2]), {last: change.value}))
-        return str(editor.with_value(text, at, change.value))
+    editor, at, value = _editor(document), change.at, change.value
+    outer, last = _outer(document, expected, at), at[-1]
+    if isinstance(value, list):
+        outer[last] = [*outer.get(last, ()), *value]
+        return str(editor.appended(text, at, value))
+    is_table = isinstance(value, Mapping)
+    if value is not None and not is_table and document.kind == "toml" and not outer:
+        outer[last] = value  # the first key of its table, which is new
+        return str(editor.added(text, at[:-2], str(at[-2]), {last: value}))
+    if value is not None and (not is_table or (last in outer and document.kind == "json")):
+        outer[last] = value
+        return str(editor.with_value(text, at, value))
     if outer.pop(last, None) is not None:
         text = editor.removed(text, at)
-    if change.value is not None:
-        outer[last] = change.value
-        text = editor.added(text, at[:-1], str(last), change.value)
+    if value is not None:
+        outer[last] = value
+        text = editor.added(text, at[:-1], str(last), value)
     return text
+
+
+def _outer(document: Document, expected: Any, at: Path) -> Any:
+    """The table around a path in the expected data, created if necessary."""
+    for key in at[:-1]:
+        expected = expected.setdefault(key, {})
+        if not isinstance(expected, dict):
+            raise _by_hand(document)
+    return expected
 
 
 def add_server(path: str, name: str, entry: Mapping[str, Any]) -> None:
