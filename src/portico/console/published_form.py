@@ -10,7 +10,7 @@ from portico.config.expand import is_reference
 from portico.console.form import Form, InputClosed, can_ask, read_line
 from portico.console.render import Screen, Ticker
 from portico.published.settings import PublishedError, Setting, Values
-from portico.published.source import PlannedServer
+from portico.published.source import PublishedServer
 
 
 def given_values(
@@ -82,7 +82,7 @@ def _as_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def show_planned(name: str, source: str, planned: PlannedServer, entry: dict[str, Any]) -> None:
+def show_planned(name: str, source: str, planned: PublishedServer, entry: dict[str, Any]) -> None:
     """Show all that a server would run."""
     screen = Screen(sys.stderr)
     if planned.others:

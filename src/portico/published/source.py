@@ -23,7 +23,7 @@ _ZIP = b"PK\x03\x04"
 _URLS = ("http://", "https://")
 
 
-class PlannedServer(Struct):
+class PublishedServer(Struct):
     """A server that can be added once its settings have values."""
 
     title: str
@@ -37,7 +37,7 @@ class PlannedServer(Struct):
     """The kinds of packages, if there are several."""
 
 
-def planned_server(name: str, source: str, use: str | None, stack: ExitStack) -> PlannedServer:
+def planned_server(name: str, source: str, use: str | None, stack: ExitStack) -> PublishedServer:
     """Read a source, with the kind of package to use of several; raises PublishedError.
 
     The stack closes the files that the plan needs.
@@ -57,7 +57,7 @@ def planned_server(name: str, source: str, use: str | None, stack: ExitStack) ->
     return _registry(name, raw, use, stack)
 
 
-def _registry(name: str, raw: bytes, use: str | None, stack: ExitStack) -> PlannedServer:
+def _registry(name: str, raw: bytes, use: str | None, stack: ExitStack) -> PublishedServer:
     try:
         data = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -69,7 +69,7 @@ def _registry(name: str, raw: bytes, use: str | None, stack: ExitStack) -> Plann
         raise PublishedError(f"it is not available as {use}; use one of {kinds}")
     others = kinds if len(ways) > 1 and use is None else ""
     if way.kind != BUNDLE:
-        return PlannedServer(way.title, way.settings, way.entry, lambda: None, others=others)
+        return PublishedServer(way.title, way.settings, way.entry, lambda: None, others=others)
     path = _downloaded(way.bundle_url, stack)
     with open(path, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != way.sha256:
@@ -79,11 +79,11 @@ def _registry(name: str, raw: bytes, use: str | None, stack: ExitStack) -> Plann
     return _bundle(name, path, stack)
 
 
-def _bundle(name: str, path: str, stack: ExitStack) -> PlannedServer:
+def _bundle(name: str, path: str, stack: ExitStack) -> PublishedServer:
     bundle = stack.enter_context(open_bundle(path))
     manifest = read_manifest(bundle.manifest())
     folder = os.path.join(state_folder(), BUNDLES, f"{name}-{os.urandom(4).hex()}")
-    return PlannedServer(
+    return PublishedServer(
         manifest.title,
         manifest.settings,
         lambda given: manifest.entry(folder, given),
