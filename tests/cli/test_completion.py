@@ -59,8 +59,12 @@ def test_commands_come_first(capsys: pytest.CaptureFixture[str]) -> None:
         ("serve --group |", ["work"]),
         ("serve --http |", []),
         ("call x y --save |", [":folders"]),
-        ("servers |", ["list", "add", "remove", "enable", "disable", "test", "refresh"]),
+        (
+            "servers |",
+            "list add remove enable disable test refresh login logout".split(),  # noqa: SIM905
+        ),
         ("servers remove |", ["maths", "off"]),
+        ("servers login |", ["maths", "off"]),
         ("servers add |", []),
         ("servers add new |", [":commands"]),
         ("servers add new npx --env |", [":files"]),

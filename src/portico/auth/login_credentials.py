@@ -162,7 +162,7 @@ class LoginCredentials:
         if self._unsaved is not None:
             return await self._save(self._unsaved)
         try:
-            login = await asyncio.to_thread(self._store.load, self.place.key)
+            login = await _in_thread(self._store.load, self.place.key)
         except LoginError as error:
             raise self._need(f"cannot use its login: {error}") from None
         account = "" if login is None else login.facts.id
@@ -220,7 +220,7 @@ class LoginCredentials:
             self._unsaved = None
             return renewed  # another account is stored by now, and never overwritten
         try:
-            await asyncio.to_thread(store.save, key, renewed, is_renewed=True)
+            await _in_thread(store.save, key, renewed, is_renewed=True)
             store.clear_refreshing(key)
         except LoginError as error:
             report(f"the new login of {self.place.shown} is lost when this process ends: {error}")
@@ -244,7 +244,7 @@ class LoginCredentials:
             why = _INTERRUPTED
         if refused.code != "invalid_grant" and login.client.kind == REGISTERED:
             store.save_client(login.facts.issuer, None)  # registered again by the next login
-        await asyncio.to_thread(store.save, key, login.without_tokens(why), is_renewed=True)
+        await _in_thread(store.save, key, login.without_tokens(why), is_renewed=True)
         self._forget()
         raise self._need(f"requires a login: {why}")
 
@@ -277,6 +277,14 @@ class LoginCredentials:
         self.needed = f"requires more scopes{words} (HTTP 403)"
         command = login_command(self.place, (*granted, *missing) if missing else ())
         return LoginNeeded(self.needed, command, missing)
+
+
+async def _in_thread(work: Callable[..., T], *args: Any, **more: Any) -> T:
+    """Run work that may wait for the disk or the keyring; here, if no thread can be started."""
+    try:
+        return await asyncio.to_thread(work, *args, **more)
+    except RuntimeError:
+        return work(*args, **more)
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:
