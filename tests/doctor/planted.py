@@ -6,13 +6,18 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
+from portico.auth.login import Login, LoginFacts, LoginPlace
+from portico.auth.login_store import LoginStore
 from portico.catalog.catalog_store import CatalogStore
 from portico.cli.main import main
 from portico.console.running import running_statuses
@@ -126,6 +131,37 @@ def _sse(setup: Setup) -> None:
     setup.add(f'[servers.x]\nurl = "{url}"\ntype = "sse"\n')
 
 
+def _login(setup: Setup, url: str, **facts: Any) -> None:
+    setup.add(f'[servers.x]\nurl = "{url}"\n')
+    known = LoginFacts(id="1", place="x", **facts)
+    login = Login(facts=known, url=url, access="token")
+    LoginStore(str(setup.home / "state")).save(LoginPlace(url, "x").key, login)
+
+
+def _login_ends(setup: Setup) -> None:
+    server = setup.stack.enter_context(http_server(EVERYTHING))
+    _login(setup, server.url, ends=time.time() + 86_400)
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.send_response(401)
+        self.send_header("www-authenticate", "Bearer")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _no_login(setup: Setup) -> None:
+    server = HTTPServer(("127.0.0.1", 0), _Refusing)
+    setup.stack.callback(server.server_close)
+    setup.stack.callback(server.shutdown)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    setup.add(f'[servers.x]\nurl = "http://127.0.0.1:{server.server_port}/mcp"\n')
+
+
 def _old_catalog(setup: Setup) -> None:
     assert main(["servers", "refresh", "--config", str(setup.config)]) == 0
     store = CatalogStore(setup.home / "cache" / "catalogs")
@@ -229,6 +265,12 @@ PLANTED: dict[str, tuple[str, Plant]] = {
         lambda setup: setup.add(setup.server("x", "1999-01-01")),
     ),
     "a server over HTTP+SSE": ("old-transport", _sse),
+    "a login that has ended": (
+        "login",
+        lambda setup: _login(setup, "https://api.test/mcp", ended="the login has ended"),
+    ),
+    "a login that ends soon": ("login-ends", _login_ends),
+    "a server that wants a login": ("login", _no_login),
     "old lists": ("old-catalog", _old_catalog),
     "unfinished files": ("drafts", _draft),
     "an orphan": ("orphan", _orphan),

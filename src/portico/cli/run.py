@@ -39,7 +39,7 @@ class _Options(DoorOptions):
     @property
     def loaded_transport(self) -> "Transport":
         """The transport of the user's own file."""
-        from portico.cli.transport_option import load_transport
+        from portico.console.transport_option import load_transport
 
         return load_transport(self.transport or "")
 
@@ -173,7 +173,7 @@ def _options(argv: list[str]) -> _Options:
     options = _Options(argv)
     if argv and not any(word.startswith("-") for word in argv):
         return options  # clients start it like this, and argparse is slow to import
-    from portico.cli.transport_option import check_transport
+    from portico.console.transport_option import check_transport
 
     parser = _parser()
     if "--agents" in argv:
@@ -188,8 +188,8 @@ def _options(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.cli.transport_option import add_transport
     from portico.console.argument_types import repeatable
+    from portico.console.transport_option import add_transport
     from portico.console.usage import Parser
 
     parser = Parser(

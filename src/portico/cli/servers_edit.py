@@ -64,7 +64,7 @@ def _add(path: str, options: argparse.Namespace) -> list[str] | None:
     if options.source is None:
         write(_entry(options))
         return [*_notes(options)]
-    from portico.cli.servers_from import add_from
+    from portico.console.servers_from import add_from
 
     check_name(path, options.name)
     entry = add_from(options, write)

@@ -12,6 +12,7 @@ from portico.doctor.faults import CHECKS, FAULTS, Finding, finding
 from portico.doctor.process_checks import check_clients, check_gateways, check_orphans
 from portico.doctor.server_checks import (
     check_commands,
+    check_logins,
     check_servers,
     failures,
     old_catalogs,
@@ -62,7 +63,6 @@ async def diagnose(
     found.findings += check_permissions(config)
     found.findings += check_disk(min_free_mb)
     found.findings += check_orphans()
-    found.findings += check_logins()
     porticos, _ = list_porticos(path if config is None else config.path, version)
     found.findings += check_gateways(porticos, version)
     if config is not None:
@@ -70,11 +70,6 @@ async def diagnose(
         await _check_servers(found, config, porticos, version, within_s, progress)
         await _check_agents(found, config, progress)
     return found
-
-
-def check_logins() -> list[Finding]:
-    """Check the logins and when they expire; there are none before Portico stores logins."""
-    return []
 
 
 async def _check_servers(
@@ -89,6 +84,9 @@ async def _check_servers(
     found.findings += problems
     others = untrusted(config)
     out |= {name for name, one in config.components.items() if others.keys() & {*one.files}}
+    problems, logged_out = check_logins(config)
+    found.findings += problems
+    out |= logged_out
     progress("servers")
     outcomes = await check_servers(config, out, version, within_s)
     found.findings += failures(outcomes)

@@ -45,6 +45,8 @@ FAULTS: Mapping[str, Fault] = {
         "a runtime that servers need does not work",
         "run `{command} --version`, and install it again if that fails, too",
     ),
+    "login": Fault("logins", "a remote server needs a login", "run `{command}`"),
+    "login-ends": Fault("logins", "the login at a remote server ends soon", "run `{command}`"),
     "unreachable": Fault(
         "servers",
         "a server does not start, or does not respond",

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from portico.config.client_table import CLIENTS, this_system
 from portico.config.document import MAX_SIZE, open_document
 from portico.config.paths import working_folder
 from portico.config.problems import ConfigError
@@ -14,15 +15,6 @@ from portico.console.running import RunningPortico
 from portico.doctor.faults import Finding, finding
 from portico.process.children_file import ChildRecord, end_orphans, orphans
 from portico.process.process_tree import read_proc
-
-_USER_FILES = (
-    *("~/.claude.json", "~/.config/Claude/claude_desktop_config.json", "~/.cursor/mcp.json"),
-    *("~/.config/Code/User/mcp.json", "~/.codeium/windsurf/mcp_config.json"),
-    *("~/.codex/config.toml", "~/.gemini/settings.json", "~/.qwen/settings.json"),
-    *("~/.config/opencode/opencode.json", "~/.copilot/mcp-config.json"),
-    "~/.config/zed/settings.json",
-)
-_PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
 
 
 def check_orphans() -> Iterator[Finding]:
@@ -97,10 +89,13 @@ def _servers_in(file: str) -> Mapping[str, ServerEntry]:
 
 
 def _client_files() -> list[str]:
-    here = working_folder()
-    project = [os.path.join(here, file) for file in _PROJECT_FILES] if here else []
-    files = [*map(os.path.expanduser, _USER_FILES), *project]
-    return [file for file in dict.fromkeys(files) if os.path.isfile(file)]
+    system, here = this_system(), working_folder()
+    files = [
+        file
+        for row in CLIENTS.values()
+        for file in (*row.sources(system), *(row.project_files(here) if here else ()))
+    ]
+    return [*dict.fromkeys(files)]
 
 
 def _identity(entry: ServerEntry) -> tuple[str, ...]:

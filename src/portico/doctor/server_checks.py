@@ -7,6 +7,7 @@ import subprocess
 from typing import Any
 
 from portico.config.schema import ComponentEntry, Config, ServerEntry
+from portico.console.login_views import configured_login, login_warning
 from portico.console.running import RunningPortico
 from portico.console.server_check import check_server
 from portico.console.tables import duration, shortened
@@ -16,6 +17,8 @@ _MAX_CONCURRENT = 4
 _VERSION_S = 30.0
 _OLD_S = 30 * 86_400
 _MAX_ERROR = 300
+_BY_KIND = {"version": "wrong-version", "login": "login"}
+"""The faults of failures of some kinds."""
 _RUNTIMES = ("node", "npx", "python", "python3", "uv", "uvx", "docker", "deno", "bun", "bunx")
 """Programs that print their version; any other command might start a server instead."""
 
@@ -67,6 +70,22 @@ def _version(program: str) -> str:
     return shortened(done.stdout.strip(), 80) if done.returncode == 0 else ""
 
 
+def check_logins(config: Config) -> tuple[list[Finding], set[str]]:
+    """Find logins that have ended or end soon; return problems, and the servers without one."""
+    findings, out = [], set()
+    for name, entry in config.entries.items():
+        login = configured_login(entry).get("login") if entry.enabled else None
+        if login is None:
+            continue
+        if login["needed"]:
+            findings.append(finding("login", f"{name} {login['needed']}", command=login["command"]))
+            out.add(name)
+        elif warning := login_warning(name, login):
+            what = warning.partition("; ")[0]
+            findings.append(finding("login-ends", what, command=login["command"]))
+    return findings, out
+
+
 async def check_servers(
     config: Config, out: set[str], version: str, within_s: float | None
 ) -> list[dict[str, Any]]:
@@ -89,9 +108,10 @@ def failures(outcomes: list[dict[str, Any]]) -> list[Finding]:
     found = []
     for one in outcomes:
         if not one["ok"]:
-            fault = "wrong-version" if one.get("kind") == "version" else "unreachable"
+            fault = _BY_KIND.get(one.get("kind", ""), "unreachable")
             what = f"{one['server']}: {shortened(one['error'], _MAX_ERROR)}"
-            found.append(finding(fault, what, server=one["server"]))
+            command = f"portico servers login {one['server']}"
+            found.append(finding(fault, what, server=one["server"], command=command))
         elif one["transport"] == "sse":
             what = f"{one['server']} is reached over HTTP+SSE"
             found.append(finding("old-transport", what, server=one["server"]))
