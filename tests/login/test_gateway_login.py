@@ -45,6 +45,8 @@ def test_one_login_serves_wrap_over_stdio_and_http(
     with Wrap(person.home, url) as wrap:
         with wrap.client() as stranger:
             login_error(stranger.hello, url)
+        control = person.home / "state" / "control"
+        assert until(lambda: any(control.glob("*.sock"))), "it can be told"
         assert person.log_in(url)["running"] == [url]
         client = wrap.client()
         names = [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
