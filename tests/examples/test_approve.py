@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.delegate.delegations import Crew, Person, acp, delegate, over_http, words
+from tests.delegate.delegations import Crew, Person, acp, data, delegate, over_http, words
 from tests.examples.served import example
 from tests.serve.gateway import Gateway
 from tests.support.running import APPROVING, http_server, portico_run
@@ -180,3 +180,18 @@ async def test_a_delegation_is_approved_before_it_is_stored(
         assert words(await delegate(client, "quick")) == "done"
     assert "[approve] Call delegate_task with" in person.asked[0].message
     assert len(person.asked) == len(nobody.asked) == 1
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_result_of_an_approved_delegation_in_the_background_is_shown(
+    gateway: Gateway, era: str
+) -> None:
+    person = Person()
+    async with over_http(gateway.port, era, elicitation_callback=person) as client:
+        begun = data(await delegate(client, "quick", background=True))
+        about = {"task_id": begun["task_id"], "wait_s": 50}
+        assert words(await client.call_tool("agent_status", about)) == "done"
+    assert [one.message.split(" with ")[0] for one in person.asked] == [
+        "[approve] Call delegate_task",
+        "[approve] Call agent_status",
+    ]

@@ -203,11 +203,19 @@ class LinkRounds:
         if place is None or place.context.is_over:
             raise RuntimeError("cannot ask: the call of this link was answered")
         context, request = place.context, place.request
+        tasking = context.tasking
+        kept = None if tasking is None else tasking.link_answers
+        if tasking is not None and tasking.is_replay:
+            return _answered_before(place, asks, (kept or {}).get(place.key, {}))
         asks = {key: _named(ask, place.name) for key, ask in asks.items()}
         try:
             if context.task is not None or not request.version.modern:
-                return await DirectAsker(context, request.version).ask(asks)
-            return await self._replayed(place, asks)
+                answers = await DirectAsker(context, request.version).ask(asks)
+            else:
+                answers = await self._replayed(place, asks)
+            if kept is not None:
+                kept.setdefault(place.key, {}).update(answers)
+            return answers
         except MissingCapability as missing:
             if request.version.modern:
                 raise
@@ -262,6 +270,15 @@ class LinkRounds:
     ) -> ToolResult:
         """Refuse it: a link passes a request to the next handler."""
         raise RuntimeError("call_tool is for tools; a link passes request.calling(...) to next")
+
+
+def _answered_before(
+    place: LinkPlace, asks: Mapping[str, Ask], answers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the answers that a link got when the call was made."""
+    if asks.keys() - answers.keys():
+        raise McpError(f"{place.name}: cannot ask: the client of this call does not wait for it")
+    return {key: answers[key] for key in asks}
 
 
 async def _until_over(answer: Awaitable[Response], context: Context) -> Response:

@@ -42,6 +42,10 @@ class Tasking(Protocol):
     """True if the call of a client was stored, and is made later."""
     performs: bool
     """True if `perform` must be called behind all links."""
+    is_replay: bool
+    """True if a result that arrived later passes the links: no client waits for it."""
+    link_answers: dict[str, dict[str, Any]] | None
+    """By the place of a link, the answers that it got; None if nothing arrives later."""
 
     @property
     def task(self) -> RunningTask | None:

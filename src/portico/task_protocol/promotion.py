@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 from portico.model.context import Context, Peer
 from portico.model.errors import AskError, McpError
@@ -47,6 +48,8 @@ class PromotableCall:
         """After `after_s` the call becomes a task by itself; None for never."""
         self._after_s = after_s
         self.performs = context.task_wish is not None
+        self.is_replay = False
+        self.link_answers: dict[str, dict[str, Any]] | None = None
         self.request = request
         self.context = context
         self._handler = handler

@@ -44,6 +44,8 @@ class StoredCall(Struct, kw_only=True, omit_defaults=True):
     info: Raw
     names_servers: bool = False
     asked: str = ""
+    answers: dict[str, dict[str, Any]] = {}
+    """By the place of a link, the answers that it got before its result arrived."""
 
 
 def stored_call(at: str, request: Request, context: Context) -> bytes:
@@ -159,6 +161,8 @@ class PlainTasking:
     run_of = ""
     is_submission = False
     performs = False
+    is_replay = False
+    link_answers: dict[str, dict[str, Any]] | None = None
     task: RunningTask | None = None
 
     async def begin(self) -> RunningTask | None:
@@ -190,11 +194,12 @@ class SubmittedCall(PlainTasking):
 class Replay(PlainTasking):
     """The tasking of a call whose result is there: it passes the links, and nothing is called."""
 
-    performs = True
+    performs = is_replay = True
 
-    def __init__(self, response: Response, run_of: str) -> None:
+    def __init__(self, response: Response, run_of: str, answers: dict[str, dict[str, Any]]) -> None:
         self._response = response
         self.run_of = run_of
+        self.link_answers = answers
 
     def perform(self, next: Handler, request: Request, context: Context) -> Answer:
         """Return the result as the answer to every call that a link makes."""
@@ -207,8 +212,9 @@ class OwnTask(PlainTasking):
     def __init__(self, is_wanted: bool, call: StoredCall) -> None:
         self.is_wanted = is_wanted
         """True if the client gets the task in place of the result."""
-        self.call = call
-        """The call as its client made it."""
+        self._call = call
+        self._answers: dict[str, dict[str, Any]] = {}
+        self.link_answers = self._answers
         self.record: TaskRecord | None = None
         """The stored task."""
         self.is_waiting = False
@@ -217,6 +223,11 @@ class OwnTask(PlainTasking):
         self.result: asyncio.Future[bytes] = loop.create_future()
         """The result of the task, before any link; the handler returns it."""
         self._answer: asyncio.Future[Response | None] = loop.create_future()
+
+    @property
+    def call(self) -> StoredCall:
+        """The call as its client made it, with the answers that links got so far."""
+        return replace(self._call, answers=self._answers)
 
     async def hand_over(self, result: bytes) -> Response | None:
         """Pass the result to the handler, and return what the links returned; None if the call
@@ -358,9 +369,9 @@ class CallRunner:
         self, call: StoredCall, response: Response, task: TaskRecord, endpoint: LinkedEndpoint
     ) -> Response:
         """Return what the links of an endpoint return for a result that arrived later than the
-        answer to its call. They cannot ask: there is no client to answer."""
+        answer to its call. They get the answers that they got then: no client waits any more."""
         context = call_context(call, task.principal)
-        context.tasking = Replay(response, task.id)
+        context.tasking = Replay(response, task.id, call.answers)
         assert context.session is not None
         try:
             return await endpoint.pass_links(call_request(call, task.idempotency_key), context)
