@@ -78,14 +78,14 @@ def test_a_home_alone_is_no_sign_of_a_client(tmp_path: Path) -> None:
     ("path", "client"),
     [
         ("/home/ana/.claude.json", "claude"),
-        ("/work/shop/.mcp.json", "claude"),
-        ("/work/shop/.gemini/settings.json", "gemini"),
-        ("/work/shop/.zed/settings.json", "zed"),
+        ("/projects/shop/.mcp.json", "claude"),
+        ("/projects/shop/.gemini/settings.json", "gemini"),
+        ("/projects/shop/.zed/settings.json", "zed"),
         ("/home/ana/.config/Code/User/settings.json", "vscode"),
-        ("/work/shop/opencode.jsonc", "opencode"),
+        ("/projects/shop/opencode.jsonc", "opencode"),
         ("/home/ana/.config/compressed-mcp-proxy/config.json", "mcpzip"),
-        ("/work/mcp.json", ""),
-        ("/work/settings.json", ""),
+        ("/projects/mcp.json", ""),
+        ("/projects/settings.json", ""),
     ],
 )
 def test_a_path_says_whose_file_it_is(path: str, client: str) -> None:

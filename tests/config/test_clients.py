@@ -130,14 +130,14 @@ def test_settings_of_the_aggregator_are_not_dropped_in_silence(tmp_path: Path) -
 
 def test_servers_of_a_project_run_in_its_folder(tmp_path: Path) -> None:
     text = """{"mcpServers": {"a": {"command": "x"}}, "projects": {
-    "/work/shop": {"history": [], "mcpServers": {
+    "/projects/shop": {"history": [], "mcpServers": {
       "db": {"command": "pg"}, "a": {"command": "y", "cwd": "/elsewhere"},
       "web": {"type": "http", "url": "https://x"}}},
-    "/work/empty": {"mcpServers": {}}}}"""
+    "/projects/empty": {"mcpServers": {}}}}"""
     found = config(tmp_path, text, ".claude.json").servers
     assert [(one.command, one.cwd) for one in found.values()] == [
         ("x", None),
-        ("pg", "/work/shop"),
+        ("pg", "/projects/shop"),
         ("y", "/elsewhere"),
         ("", None),
     ]
