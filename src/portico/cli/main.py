@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("portico.cli.inspect", "show components: their tools, imports and rights"),
     "servers": (
         "portico.cli.servers",
-        "list, add, remove, test or refresh servers",
+        "list, add, remove, test or refresh servers, or log in at them",
     ),
     "init": (
         "portico.setup.init_command",
