@@ -217,7 +217,7 @@ env_http_headers = { X-B = "B_VALUE" }
     assert (docs.timeouts.init, docs.timeouts.call) == (20.0, 40.0)
     assert docs.tools.allow == ("search",)
     assert remote.headers == {"Authorization": "Bearer t", "X-A": "1", "X-B": "b"}
-    assert (found.warnings, found.later) == ((), {})
+    assert (found.warnings, found.profiles) == ((), {})
     assert found.variables == {"R_TOKEN", "B_VALUE"}
 
 

@@ -127,8 +127,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert found.groups["work"].servers == ("linear", "github")
     assert found.agents is not None
     assert (list(found.agents.entries), len(found.agents.rules)) == (["qwen"], 1)
-    assert found.later == {"profiles": {"dev": {"components": ["calc"]}}}
-    assert found.warnings == (f"{tmp_path}/portico.toml:47: profiles: not used yet",)
+    assert found.profiles["dev"].members == ("calc",)
+    assert found.warnings == ()
 
 
 def test_nothing_in_it_is_a_config_too(tmp_path: Path) -> None:

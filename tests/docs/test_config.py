@@ -25,7 +25,6 @@ from portico.config.problems import ConfigError
 from portico.config.read import read
 from portico.config.schema import (
     COMPONENT,
-    LATER,
     SERVER,
     ComponentEntry,
     Gateway,
@@ -110,7 +109,7 @@ def test_what_is_inside_other_keys_is_documented_too() -> None:
         values = msgspec.structs.asdict(table).items()
         said = ", ".join(f"{key} = {_as_toml(value)}" for key, value in values if value is not None)
         assert f"`{{ {said} }}`" in text
-    assert all(f"`{key}`" in text for key in (*LATER, *PRESETS, *TOOL_KINDS))
+    assert all(f"`{key}`" in text for key in (*PRESETS, *TOOL_KINDS))
     for kind in (Rerank, RateLimit):
         assert all(key in text for key in kind.__struct_fields__)
 

@@ -12,7 +12,11 @@ from portico.cli.inspect_page import chain_rows, show_chain, show_clashes, show_
 from portico.cli.inspected import Inspected, as_data, clashes, described, inspect
 from portico.cli.target import add_options, check_options, run
 from portico.components.aliases import ConfigAliases
-from portico.components.composition import named_components
+from portico.components.resolution import (
+    components_of,
+    default_resolvers,
+    resolve_components,
+)
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
@@ -31,7 +35,8 @@ def main(argv: list[str]) -> int:
         from portico.cli.inspect_gateway import show_gateway
 
         return show_gateway(options)
-    components = named_components(options.component, (), ConfigAliases(options.config))
+    resolvers = default_resolvers(ConfigAliases(options.config))
+    components = components_of(asyncio.run(resolve_components(options.component, (), resolvers)))
     check_options(parser, options, *components)
     if len(components) == 1:
         return run(_inspect_one(components[0], options))

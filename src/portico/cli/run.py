@@ -123,18 +123,23 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
 
 
 def _composer(options: _Options) -> "Composer":
-    from portico.components.aliases import ConfigAliases
-    from portico.components.classify import InvalidArgument
-    from portico.components.composition import Composer, named_components
-    from portico.components.cycles import enter
+    import asyncio
 
-    aliases = ConfigAliases(options.config)
-    components = named_components(options.component, options.override, aliases)
-    if options.handlers and all(one.kind != "definitions" for one in components):
-        how = "add one or remove the option"
-        raise InvalidArgument(f"--handlers needs a definitions file (.json); {how}")
+    from portico.components.aliases import ConfigAliases
+    from portico.components.composition import Composer
+    from portico.components.cycles import enter
+    from portico.components.resolution import (
+        components_of,
+        default_resolvers,
+        resolve_components,
+        with_handlers,
+    )
+
+    resolvers = default_resolvers(ConfigAliases(options.config))
+    found = asyncio.run(resolve_components(options.component, options.override, resolvers))
+    components = with_handlers(components_of(found), options.handlers)
     enter(components)
-    return Composer(components, options.handlers)
+    return Composer(components)
 
 
 def _composed(

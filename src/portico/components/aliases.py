@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.config.schema import Config, ServerEntry
+    from portico.config.schema import Config, Profile, ServerEntry
 
 
 class ConfigAliases(Mapping[str, "ServerEntry"]):
@@ -50,12 +50,22 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
 
         return self._path or config_file()
 
+    @property
+    def profiles(self) -> "Mapping[str, Profile]":
+        """The profiles by name."""
+        return {} if self._config is None else self._config.profiles
+
+    def file(self, name: str) -> str:
+        """Return the file of a configured component; empty for a command, and for a server."""
+        found = None if self._config is None else self._config.components.get(name)
+        return "" if found is None or found.problem else found.path
+
     @cached_property
     def _names(self) -> "Mapping[str, object]":
-        config = self._read()
-        return {} if config is None else config.entries
+        return {} if self._config is None else self._config.entries
 
-    def _read(self) -> "Config | None":
+    @cached_property
+    def _config(self) -> "Config | None":
         import os
 
         from portico.config.read import read

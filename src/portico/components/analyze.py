@@ -8,8 +8,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from portico.chain.hooks import HOOKS
+
 _LIBRARY = "portico"
-_LINK_NAMES = ("link", "links")
+_LINK_NAMES = ("link", "links", *HOOKS)
 _MAX_FILES = 200
 """The limit on modules beside a file that are read."""
 

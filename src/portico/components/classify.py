@@ -17,7 +17,7 @@ from portico.model.wording import close_matches, did_you_mean, is_nearly_url, pr
 if TYPE_CHECKING:
     from portico.config.schema import ServerEntry
 
-ComponentKind = Literal["python", "definitions", "command", "url"]
+ComponentKind = Literal["python", "definitions", "command", "url", "bundle", "project"]
 
 _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
@@ -30,7 +30,7 @@ _NAMED = r"(?s)([A-Za-z0-9_-]+)=(.+)"
 _ASSIGNED = r"[A-Z_][A-Z0-9_]*"
 """The name of an environment variable, as opposed to that of a component."""
 _VARIABLE = r"(?s)(.+):([^\W\d]\w*)"
-_FILE_NAME = r"[^\s]+\.(py|json|wasm)(:\w+)?|\.{0,2}/\S+"
+_FILE_NAME = r"[^\s]+\.(py|json|wasm|portico)(:\w+)?|\.{0,2}/\S+"
 """An argument that must be meant as a file, even if there is none."""
 _SDK = rb"(?m)^\s*(?:from|import)\s+(?:mcp|fastmcp)\b"
 _OURS = (
@@ -43,6 +43,14 @@ _TOML = rb"\[\[?\s*[\w\"'][^\]\n{},]*\]"
 _PROGRAM = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """The first bytes of a file that the system can execute."""
 _WASM = b"\0asm"
+_ZIP = b"PK\3\4"
+_NAME_AT = 30
+"""Where a zip file has the name of its first entry."""
+MANIFEST = "portico.json"
+"""The first entry of a bundle."""
+BUNDLE_ENDING = ".portico"
+PROJECT_FILE = "component.toml"
+"""The file that makes a folder a project."""
 
 
 class ComponentError(PorticoError):
@@ -67,9 +75,12 @@ class Component(Struct, frozen=True, kw_only=True):
     argument: str
     """The component as the user wrote it, for messages."""
     path: str = ""
-    """The file of a `python` or `definitions` component."""
+    """The file of a `python` or `definitions` component, or of a bundle; the folder of a project.
+    """
     variable: str = ""
     """The variable in a Python file; empty to find it."""
+    handlers: str = ""
+    """The Python file with the functions for definitions."""
     argv: tuple[str, ...] = ()
     url: str = ""
     entry: "ServerEntry | None" = None
@@ -102,12 +113,19 @@ def classify(argument: str, aliases: Aliases | None = None) -> Component:
     commands, and only for a word that may be a name: they may be slow to read.
     """
     known: Aliases = {} if aliases is None else aliases  # its length may be slow to find
+    name, rest = classify_name(argument)
+    component = _unnamed(rest, known)
+    return replace(component, name=name) if name else component
+
+
+def classify_name(argument: str) -> tuple[str, str]:
+    """Return the name in `NAME=COMPONENT` and the rest; raises ComponentError for a bad name."""
     named = None if _path_in(argument) else re.fullmatch(_NAMED, argument)
     if named is None:
-        return _unnamed(argument, known)
+        return "", argument
     name, rest = named.groups()
     _check_name(name, rest)
-    return replace(_unnamed(rest, known), name=name)
+    return name, rest
 
 
 def _check_name(name: str, rest: str) -> None:
@@ -165,6 +183,8 @@ def _exists(path: str) -> bool:
 
 
 def _file(argument: str, path: str, variable: str) -> Component:
+    if os.path.isdir(path) and os.path.isfile(os.path.join(path, PROJECT_FILE)):
+        return Component(name=_stem(path), kind="project", argument=argument, path=path)
     head = read_head(path)
     if head.startswith(_WASM):
         raise ComponentError(f"{_shown(path)}: WebAssembly components are not supported yet")
@@ -182,6 +202,8 @@ def _file(argument: str, path: str, variable: str) -> Component:
 
 def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
     """Return the kind of a file by its content."""
+    if head.startswith(_ZIP) or path.endswith(BUNDLE_ENDING):
+        return _bundle(path, head)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] == b"[" and re.match(_TOML, text):
         how = f"serve it with `portico serve --config {_shown(path)}`"
@@ -199,6 +221,19 @@ def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
     else:
         what = "the file is neither Python, JSON nor a program; give the command that runs it"
     raise ComponentError(f"{_shown(path)}: not a component: {what}")
+
+
+def _bundle(path: str, head: bytes) -> ComponentKind:
+    """Return the kind of a bundle of ours; raises ComponentError for another archive."""
+    if head.startswith(_ZIP) and head[_NAME_AT:].startswith(MANIFEST.encode()):
+        return "bundle"
+    if not head:
+        what = "the file is empty; write it again with `portico compose -o`"
+    elif head.startswith(_ZIP):
+        what = "an archive of another program; an .mcpb is added with `portico servers add --from`"
+    else:
+        what = "not a bundle of Portico; write one with `portico compose -o`"
+    raise ComponentError(f"{_shown(path)}: {what}")
 
 
 def _is_python(path: str, head: bytes) -> bool:
@@ -227,6 +262,8 @@ def read_head(path: str) -> bytes:
             return file.read(_MAX_HEAD) or b""
     except IsADirectoryError:
         how = "give a file in it"
+        if path.rstrip("/").endswith(BUNDLE_ENDING):
+            how = "a bundle is one file; write it with `portico compose -o`"
         raise ComponentError(f"{_shown(path)}: a folder, not a file; {how}") from None
     except PermissionError as error:
         how = "check the permissions of the file and its folder"

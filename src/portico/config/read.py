@@ -22,7 +22,6 @@ from portico.config.problems import (
 )
 from portico.config.schema import (
     KEYS_OF,
-    LATER,
     OF_AGENTS,
     TOP,
     ClientSettings,
@@ -41,12 +40,13 @@ from portico.config.values import check_url, read_table, readers
 
 if TYPE_CHECKING:
     from portico.config.agents_schema import AgentsConfig
+    from portico.config.schema import Profile
 
 Entries = Mapping[str, ServerEntry | ComponentEntry]
 _BESIDE = ("$schema", "inputs", "projects", "mcp", "servers", "context_servers")
 """Top-level keys of clients' files that have a meaning beside the servers."""
 OF_AGGREGATOR = ("gemini_api_key", "idle_timeout_minutes", "call_timeout_seconds")
-_OWN_TABLES = ("gateway", "search", "tasks", "auth", "components", "groups")
+_OWN_TABLES = ("gateway", "search", "tasks", "auth", "components", "groups", "profiles")
 
 
 def read(
@@ -96,9 +96,9 @@ class _Reading:
             servers=servers,
             components=components,
             groups=self._groups(entries),
+            profiles=self._profiles(entries),
             clients=self._clients(),
             agents=self._agents(),
-            later=self._later(),
             warnings=(*group_warning(self._document.path), *self._located(self._report.warnings)),
             variables=frozenset(self._sources.looked_up),
             unresolved=self._located(self._report.unresolved),
@@ -302,13 +302,12 @@ class _Reading:
 
         return read_agents(self._report, self._data, self._sources, self._wanted)
 
-    def _later(self) -> dict[str, Any]:
-        if not is_own(self._document):
+    def _profiles(self, entries: Entries) -> "dict[str, Profile]":
+        if not is_own(self._document) or "profiles" not in self._data:
             return {}
-        later = {key: self._data[key] for key in LATER if key in self._data}
-        for key in later:
-            self._report.warn((key,), "not used yet")
-        return later
+        from portico.config.profiles import read_profiles
+
+        return read_profiles(self._report, self._data["profiles"], entries, self._sources)
 
     def _located(self, problems: list[ConfigProblem]) -> tuple[str, ...]:
         """Format each problem with its file and line."""

@@ -41,8 +41,6 @@ LIMITS: dict[str, Reader] = {
 KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 """The providers of rerankers, and the variable with each one's API key."""
 
-LATER = ("profiles",)
-"""Known tables that are not used yet."""
 OF_AGENTS = ("agents_defaults", "agents", "routing")
 TOP = (
     "gateway",
@@ -54,7 +52,7 @@ TOP = (
     "groups",
     "clients",
     "mcp_servers",
-    *LATER,
+    "profiles",
     *OF_AGENTS,
 )
 COMPONENT_LATER = ("oci", "grants", "instance")
@@ -249,6 +247,20 @@ class Group(Struct, frozen=True, kw_only=True):
     servers: Annotated[tuple[str, ...], texts] = ()
 
 
+class Profile(Struct, frozen=True, kw_only=True):
+    """Components that `portico run` and `portico compose` take under one name."""
+
+    components: Annotated[tuple[str, ...], texts] = ()
+    """Aliases, files, URLs, commands and other profiles, in order."""
+    base: Annotated[str, non_empty] = ""
+    """A profile whose components come first."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The base, if there is one, and the components."""
+        return (self.base, *self.components) if self.base else self.components
+
+
 class ClientSettings(Struct, frozen=True, kw_only=True):
     """How the windows of one client are served, by the name in `serve --client`."""
 
@@ -268,11 +280,10 @@ class Config(Struct, frozen=True, kw_only=True):
     components: Mapping[str, ComponentEntry] = field(default_factory=dict)
     """The components by name, in the order of the file."""
     groups: Mapping[str, Group] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
     clients: Mapping[str, ClientSettings] = field(default_factory=dict)
     agents: "AgentsConfig | None" = None
     """Agents and routing; None if no table is about them."""
-    later: Mapping[str, Any] = field(default_factory=dict)
-    """Known tables that are not used yet, unchecked."""
     warnings: tuple[str, ...] = ()
     variables: frozenset[str] = frozenset()
     """The names of the environment variables that were looked up."""
