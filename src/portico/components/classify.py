@@ -17,7 +17,7 @@ from portico.model.wording import close_matches, did_you_mean, is_nearly_url, pr
 if TYPE_CHECKING:
     from portico.config.schema import ServerEntry
 
-ComponentKind = Literal["python", "definitions", "command", "url", "bundle", "project"]
+ComponentKind = Literal["python", "definitions", "command", "url"]
 
 _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
@@ -30,7 +30,7 @@ _NAMED = r"(?s)([A-Za-z0-9_-]+)=(.+)"
 _ASSIGNED = r"[A-Z_][A-Z0-9_]*"
 """The name of an environment variable, as opposed to that of a component."""
 _VARIABLE = r"(?s)(.+):([^\W\d]\w*)"
-_FILE_NAME = r"[^\s]+\.(py|json|wasm|portico)(:\w+)?|\.{0,2}/\S+"
+_FILE_NAME = r"[^\s]+\.(py|json|wasm)(:\w+)?|\.{0,2}/\S+"
 """An argument that must be meant as a file, even if there is none."""
 _SDK = rb"(?m)^\s*(?:from|import)\s+(?:mcp|fastmcp)\b"
 _OURS = (
@@ -43,14 +43,6 @@ _TOML = rb"\[\[?\s*[\w\"'][^\]\n{},]*\]"
 _PROGRAM = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """The first bytes of a file that the system can execute."""
 _WASM = b"\0asm"
-_ZIP = b"PK\3\4"
-_NAME_AT = 30
-"""Where a zip file has the name of its first entry."""
-MANIFEST = "portico.json"
-"""The first entry of a bundle."""
-BUNDLE_ENDING = ".portico"
-PROJECT_FILE = "component.toml"
-"""The file that makes a folder a project."""
 
 
 class ComponentError(PorticoError):
@@ -75,8 +67,7 @@ class Component(Struct, frozen=True, kw_only=True):
     argument: str
     """The component as the user wrote it, for messages."""
     path: str = ""
-    """The file of a `python` or `definitions` component, or of a bundle; the folder of a project.
-    """
+    """The file of a `python` or `definitions` component."""
     variable: str = ""
     """The variable in a Python file; empty to find it."""
     handlers: str = ""
@@ -183,8 +174,6 @@ def _exists(path: str) -> bool:
 
 
 def _file(argument: str, path: str, variable: str) -> Component:
-    if os.path.isdir(path) and os.path.isfile(os.path.join(path, PROJECT_FILE)):
-        return Component(name=_stem(path), kind="project", argument=argument, path=path)
     head = read_head(path)
     if head.startswith(_WASM):
         raise ComponentError(f"{_shown(path)}: WebAssembly components are not supported yet")
@@ -202,8 +191,6 @@ def _file(argument: str, path: str, variable: str) -> Component:
 
 def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
     """Return the kind of a file by its content."""
-    if head.startswith(_ZIP) or path.endswith(BUNDLE_ENDING):
-        return _bundle(path, head)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] == b"[" and re.match(_TOML, text):
         how = f"serve it with `portico serve --config {_shown(path)}`"
@@ -221,19 +208,6 @@ def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
     else:
         what = "the file is neither Python, JSON nor a program; give the command that runs it"
     raise ComponentError(f"{_shown(path)}: not a component: {what}")
-
-
-def _bundle(path: str, head: bytes) -> ComponentKind:
-    """Return the kind of a bundle of ours; raises ComponentError for another archive."""
-    if head.startswith(_ZIP) and head[_NAME_AT:].startswith(MANIFEST.encode()):
-        return "bundle"
-    if not head:
-        what = "the file is empty; write it again with `portico compose -o`"
-    elif head.startswith(_ZIP):
-        what = "an archive of another program; an .mcpb is added with `portico servers add --from`"
-    else:
-        what = "not a bundle of Portico; write one with `portico compose -o`"
-    raise ComponentError(f"{_shown(path)}: {what}")
 
 
 def _is_python(path: str, head: bytes) -> bool:
@@ -262,8 +236,6 @@ def read_head(path: str) -> bytes:
             return file.read(_MAX_HEAD) or b""
     except IsADirectoryError:
         how = "give a file in it"
-        if path.rstrip("/").endswith(BUNDLE_ENDING):
-            how = "a bundle is one file; write it with `portico compose -o`"
         raise ComponentError(f"{_shown(path)}: a folder, not a file; {how}") from None
     except PermissionError as error:
         how = "check the permissions of the file and its folder"

@@ -57,9 +57,6 @@ def load_file(
     path, variable = component.path, component.variable
     if component.kind == "definitions":
         return LoadedFile(_from_definitions(path, handlers))
-    if component.kind in ("bundle", "project"):
-        what = f"a {component.kind} runs in its own process; remove in_process"
-        raise ComponentError(f"{component.argument}: {what}")
     imported = {} if imported is None else imported
     if path not in imported:
         imported[path] = import_file(path)

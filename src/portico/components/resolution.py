@@ -42,7 +42,7 @@ class ProfileResolver:
         if profile is None:
             return None
         if not profile.members:
-            how = f"add one with `portico profiles add {name} COMPONENT`"
+            how = f"add some to profiles.{name} in the config"
             raise ComponentError(f"the profile {name} has no components; {how}")
         return [_inner(entry, one) for one in profile.members]
 
