@@ -33,7 +33,7 @@ class FolderRegistry(Registry):
             tasks=shared._tasks,
             folder=folder,
         )
-        self._expose, self._has_many = shared._expose, shared._has_many
+        self.expose, self._has_many = shared.expose, shared._has_many
         self.searches, self._warned = shared.searches, shared._warned
         self.started = shared.started
 

@@ -15,7 +15,9 @@ from portico.catalog.history_store import histories
 from portico.catalog.upstream_key import user_secret
 from portico.chain.current_endpoint import CurrentEndpoint
 from portico.chain.endpoint import ChainEndpoint
+from portico.chain.fitted_endpoint import FittedEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
+from portico.config.client_exposure import known_client
 from portico.config.paths import cache_folder, log_file, state_folder, working_folder
 from portico.config.schema import Config, Search
 from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
@@ -194,19 +196,34 @@ class GatewayApp:
                 raise PorticoError("the task of this agent does not run here any more")
             return limited, {}
         self.registry.resume_installing()
-        expose = preferences.get("expose") or self._expose_of(name_in(preferences, CLIENT))
-        searches = self.registry.resolves_to_search(expose)
         registry = self.registry.in_folder(folder_in(preferences))
         if server := name_in(preferences, SERVER):
             gone = f"the server {server} is disabled, or no longer in the config"
             return CurrentEndpoint(lambda: registry.server_endpoint(server), gone), {}
-        endpoint = registry.endpoint(self._options.group, searches)
-        return endpoint, {"expose": "search" if searches else "all"}
+        # The next owner may know another number of tools.
+        many = preferences.get("many")
+        keeps = {"many": self.registry.resolves_to_search("auto") if many is None else many is True}
 
-    def _expose_of(self, client: str) -> str | None:
-        """Return the exposure that the config has for a client; None for that of all."""
-        settings = self.registry.config.clients.get(client)
-        return None if settings is None else settings.expose
+        def choose(name: str, version: str) -> ChainEndpoint:
+            given = name_in(preferences, CLIENT)
+            expose = preferences.get("expose") or self._expose_of(given, name) or "auto"
+            if expose == "auto":
+                client = known_client(given) or known_client(name)
+                sent = version if client is not None and client.wire == name else ""
+                defers = client is not None and client.defers(sent)
+                expose = "search" if keeps["many"] and not defers else "all"
+            return registry.endpoint(self._options.group, expose == "search")
+
+        return FittedEndpoint(choose), keeps
+
+    def _expose_of(self, *names: str) -> str | None:
+        """Return the exposure that the config has for a client, or for all; None for neither."""
+        settings = self.registry.config.clients
+        known = [client.name for name in names if (client := known_client(name)) is not None]
+        for name in (*names, *known):
+            if name in settings and settings[name].expose:
+                return settings[name].expose
+        return self.registry.expose
 
     def full_endpoint(self, folder: str) -> ChainEndpoint:
         """Return the main endpoint with all tools in its lists, for clients in a folder."""

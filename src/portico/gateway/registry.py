@@ -115,7 +115,7 @@ class Registry:
         self.members = self._make_members()
         self.merged = self._merged(None)
         # Decided once: a client must not find other tools than those it has listed.
-        self._expose = config.gateway.expose
+        self.expose = config.gateway.expose
         self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
         self.searches = self.resolves_to_search(expose)
         self._tasks = tasks
@@ -215,7 +215,7 @@ class Registry:
 
     def resolves_to_search(self, expose: str | None) -> bool:
         """True if this value of `expose` means search; None is the config's value."""
-        expose = expose or self._expose
+        expose = expose or self.expose
         return self._has_many if expose == "auto" else expose == "search"
 
     def identity(self) -> Identity:
