@@ -1,0 +1,1 @@
+"""Components in registries: references, manifests, signatures."""

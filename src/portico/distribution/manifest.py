@@ -1,0 +1,137 @@
+"""Manifests of components: an image manifest of OCI in the layout of the CNCF for wasm.
+
+A manifest comes from a registry that may lie: it is bounded before it is parsed, compared with its
+digest before it is read, and has one layer.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from portico.distribution.distribution_error import DistributionError, Untrusted
+from portico.distribution.reference import checked_digest
+
+MAX_MANIFEST = 4 * 1024 * 1024
+"""Registries accept no larger ones."""
+MAX_CONFIG = 4 * 1024 * 1024
+MAX_COMPONENT = 512 * 1024 * 1024
+MAX_LAYERS = 32
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+CONFIG_TYPE = "application/vnd.wasm.config.v0+json"
+WASM_TYPE = "application/wasm"
+BUNDLE_TYPE = "application/vnd.portico.bundle.v1"
+LAYER_TYPES = (WASM_TYPE, BUNDLE_TYPE)
+DESCRIPTION = "org.opencontainers.image.description"
+TITLE = "org.opencontainers.image.title"
+
+Kind = Literal["component", "bundle"]
+_KIND_OF: dict[str, Kind] = {WASM_TYPE: "component", BUNDLE_TYPE: "bundle"}
+
+
+class Descriptor(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A blob that a manifest refers to."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Manifest(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A config and its layers."""
+
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    schema_version: int = 2
+    media_type: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+_decode = msgspec.json.Decoder(Manifest).decode
+
+
+def digest_of(data: bytes) -> str:
+    """Return the digest of some bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def check_digest(data: bytes, digest: str, what: str) -> None:
+    """Raise Untrusted unless the data has this digest."""
+    found = digest_of(data)
+    if found != digest:
+        raise Untrusted(f"{what}: its digest is {found}, not {digest}; nothing of it was used")
+
+
+def read_manifest(data: bytes, what: str) -> Manifest:
+    """Parse a manifest and check every number in it; raises DistributionError."""
+    if len(data) > MAX_MANIFEST:
+        raise DistributionError(f"{what}: its manifest is larger than {MAX_MANIFEST:,} bytes")
+    try:
+        found = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DistributionError(
+            f"{what}: its manifest cannot be read: {error}; pull a component"
+        ) from None
+    if found.schema_version != 2 or found.media_type in INDEX_TYPES:
+        raise DistributionError(f"{what}: not the manifest of one component")
+    if len(found.layers) > MAX_LAYERS:
+        raise DistributionError(
+            f"{what}: its manifest has {len(found.layers):,} layers; a component has one"
+        )
+    for one in (found.config, *found.layers):
+        _check_descriptor(one, what)
+    return found
+
+
+def component_layer(manifest: Manifest, what: str) -> tuple[Descriptor, Kind]:
+    """Return the one layer that is the component or the bundle; raises DistributionError."""
+    layers = [one for one in manifest.layers if one.media_type in LAYER_TYPES]
+    if len(layers) != 1 or len(manifest.layers) != 1:
+        config = manifest.config.media_type[:80]
+        raise DistributionError(
+            f"{what}: not a component: its config is {config!r} with {len(manifest.layers)} "
+            f"layers; a component has one layer of {' or '.join(LAYER_TYPES)}"
+        )
+    layer = layers[0]
+    if layer.size > MAX_COMPONENT:
+        raise DistributionError(f"{what}: larger than {MAX_COMPONENT:,} bytes, the limit")
+    return layer, _KIND_OF[layer.media_type]
+
+
+def new_config(layer_digest: str, created: str, component: Mapping[str, Any]) -> bytes:
+    """Return the config of a component, which registries show without its layer."""
+    return msgspec.json.encode(
+        {
+            "created": created,
+            "architecture": "wasm",
+            "os": "wasip2",
+            "layerDigests": [layer_digest],
+            "component": dict(component),
+        }
+    )
+
+
+def new_manifest(config: bytes, layer: Descriptor, annotations: Mapping[str, str]) -> bytes:
+    """Return the manifest of one layer; the same input gives the same bytes."""
+    about = Descriptor(CONFIG_TYPE, digest_of(config), len(config))
+    made = Manifest(about, (layer,), 2, MANIFEST_TYPE, dict(sorted(annotations.items())))
+    return _encode(made)
+
+
+def _encode(manifest: Manifest) -> bytes:
+    # The version has a default, and yet has to be written.
+    fields = {"schemaVersion": manifest.schema_version, **msgspec.to_builtins(manifest)}
+    return msgspec.json.encode(fields)
+
+
+def _check_descriptor(one: Descriptor, what: str) -> None:
+    checked_digest(one.digest)
+    if one.size < 0:
+        raise DistributionError(f"{what}: its manifest gives a blob a negative size")
