@@ -41,7 +41,7 @@ _ABOUT = (
     "The approval link is `examples/approve.py`, and every tool is marked as read-only.",
     f"A member is a server inside the gateway's process, with the function of `{_RUN}`.",
     f"Budgets in microseconds assume a floor of {_FLOOR_US} us a call, and are scaled to the floor "
-    "of this run; those of `sync_budget_s` and of approvals are not.",
+    "of this run.",
 )
 
 
@@ -151,7 +151,7 @@ def _added(us: float | None) -> str:
 
 
 def budgets(samples: Samples) -> list[Budget]:
-    """The budgets of a link and a member, scaled by the floor's speed on this machine."""
+    """The budgets of links, a member and a call budget, scaled by the floor's speed here."""
     links = [
         _budget(
             samples,
@@ -181,9 +181,9 @@ def budgets(samples: Samples) -> list[Budget]:
     )
     member = _budget(samples, promise, more, _MEMBER_US)
     promise = f"{_BUDGETED}: what it adds to the CPU of a fast call, on one core"
-    budgeted = at_most(promise, _more(samples, _BUDGETED), _BUDGETED_US, " us")
+    budgeted = _budget(samples, promise, _more(samples, _BUDGETED), _BUDGETED_US)
     promise = f"{_APPROVED}: what it adds to the CPU of a call, on one core"
-    approved = at_most(promise, _more(samples, _APPROVED), _LINK_US, " us")
+    approved = _budget(samples, promise, _more(samples, _APPROVED), _LINK_US)
     return [*links, member, budgeted, approved, echo]
 
 
