@@ -14,7 +14,7 @@ import pytest
 
 from tests.rigs.running import tasks
 from tests.serve.gateway import Gateway, command, written
-from tests.support.running import WAIT_S, http_server
+from tests.support.running import REDACTING, WAIT_S, http_server
 from tests.support.shared import ROOT
 from tests.tasks_protocol.doors import ANSWERS, ERAS, tasks_server
 from tests.tasks_protocol.follower import ABLE, ACCEPT, FollowingWeb
@@ -175,6 +175,38 @@ def test_the_task_of_a_url_is_followed_again_after_a_restart_of_portico(
         with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
             outcome = client.outcome(id)
             assert outcome["result"]["content"][0]["text"] == "computed kept in 1.5 s"
+
+
+@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.parametrize("client_era", ERAS)
+def test_the_task_of_a_url_that_the_next_gateway_follows_passes_its_links(
+    tmp_path: Path, client_era: str, server: str
+) -> None:
+    rig, secret = ROOT / "tests" / "rigs" / "tasks_server.py", "ana@example.com"
+    home = tmp_path / "home"
+    with http_server(rig) as upstream:
+        path = config(tmp_path, {"url": upstream.url, "era": server})
+        with (
+            Gateway(home, path, by=REDACTING) as gateway,
+            connected(gateway, client_era) as client,
+        ):
+            id = client.begin("confirm_delete", filename=secret)
+            client.reached(id, "input_required")
+        with (
+            Gateway(home, path, by=REDACTING) as gateway,
+            connected(gateway, client_era) as client,
+        ):
+            client.reached(id, "input_required")
+            if client.modern:
+                client.update(id, dict.fromkeys(client.questions(id, 1), ACCEPT))
+            outcome = client.outcome(id)
+            assert outcome["result"]["content"][0]["text"] == "deleted [e-mail]"
+            status = {"name": "task_status", "arguments": {"task_id": id}}
+            shown = client.fetch("tools/call", status)
+            assert secret not in json.dumps([outcome, shown])
+        kept = json.loads(printed(portico_command(home, "tasks", "show", id, "--json")))
+        assert secret not in json.dumps(kept["result"])
+        assert "[e-mail]" in printed(portico_command(home, "tasks", "wait", id))
 
 
 @pytest.mark.parametrize("server", ERAS)
