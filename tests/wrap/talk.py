@@ -7,7 +7,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Self
@@ -201,6 +201,8 @@ class Web(Client):
 
     token = ""
     """Sent with every request, if there is one."""
+    headers: Mapping[str, str] = {}
+    """More headers of every request."""
 
     def __init__(self, port: int, path: str = "/mcp", **more: Any) -> None:
         super().__init__(**more)
@@ -276,7 +278,7 @@ class Web(Client):
         self._open[id] = connection.sock
         accept = "text/event-stream" if verb == "GET" else _BOTH
         known = {"authorization": f"Bearer {self.token}"} if self.token else {}
-        headers = {"accept": accept, **known, **self.session, **headers}
+        headers = {"accept": accept, **known, **self.session, **self.headers, **headers}
         connection.request(verb, self.path, body, headers)
 
         def read() -> None:
