@@ -271,12 +271,19 @@ class MemberTaskPolicy:
         budget_s = self._registry.config.budget_s(self._member.name)
         if self._member.provider.offered() is None:
             return TaskTerms(_UNKNOWN, budget_s)  # only the list of a single client is known
-        return TaskTerms(self._member.task_mode(request.name) or NO_TASKS, budget_s)
+        mode = self._member.task_mode(request.name)
+        if mode is None:
+            mode = NO_TASKS if self._has(request.name) else _UNKNOWN
+        return TaskTerms(mode, budget_s)
 
     async def ready(self, request: Request) -> bool:
-        """Wait until the tools of the member are known."""
+        """Wait until the tools of the member are known; False if the called one is not there."""
         await self._registry.wait_for_catalog(self._member.name)
-        return self._member.provider.offered() is not None
+        return self._member.provider.offered() is not None and self._has(request.name)
+
+    def _has(self, tool: str) -> bool:
+        catalog = self._member.catalog
+        return catalog is not None and catalog.tool(tool) is not None
 
     def server_of(self, context: Context) -> str:
         """Return the member."""
