@@ -102,6 +102,32 @@ async def test_two_links_and_a_tool_with_the_same_key_all_ask(era: Era) -> None:
 
 
 @ERAS
+async def test_no_answer_serves_two_questions_of_one_link_with_one_key(era: Era) -> None:
+    ran: list[str] = []
+
+    def link(next: Handler) -> Handler:
+        async def handle(request: Request, context: Context) -> Response:
+            if request.method == "tools/call":
+                await context.elicit("once?", {}, key=KEY)
+                await context.elicit("twice?", {}, key=KEY)
+            return await next(request, context)
+
+        return handle
+
+    link.__name__ = "twin"
+    person = Person()
+    async with shop(ran).test_client(era=era, links=[link], elicit=person) as client:
+        if era == "legacy":  # it waits for each answer
+            await client.call_tool("order", {"item": "tea"})
+        else:
+            with pytest.raises(McpError, match="give each a key of its own"):
+                await client.call_tool("order", {"item": "tea"})
+    both = ["[twin] once?", "[twin] twice?"]
+    assert person.asked == (both if era == "legacy" else both[:1])
+    assert ran == (["tea"] if era == "legacy" else [])
+
+
+@ERAS
 async def test_the_same_link_twice_asks_twice(era: Era) -> None:
     person, link = Person(), asking("twin", key=None)
     async with shop([]).test_client(era=era, links=[link, link], elicit=person) as client:

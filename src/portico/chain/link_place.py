@@ -11,7 +11,7 @@ from portico.protocol.eras import members
 class LinkPlace:
     """A link of the chain while it has a request."""
 
-    __slots__ = ("context", "name", "position", "request")
+    __slots__ = ("asked", "context", "name", "position", "request")
 
     def __init__(self, position: str, name: str, request: Request, context: Context) -> None:
         """`position` is that of the link in the chain."""
@@ -19,6 +19,8 @@ class LinkPlace:
         self.name = name
         self.request = request
         self.context = context
+        self.asked: dict[str, object] = {}
+        """The words of its questions, by key."""
 
     @property
     def key(self) -> str:

@@ -231,7 +231,7 @@ class LinkRounds:
         part = parts.at(place)
         given = parts.given if parts.asked == place.key else {}
         try:
-            return await ReplayAsker(context, part.answers, given).ask(asks)
+            return await ReplayAsker(context, part.answers, given, place.asked).ask(asks)
         except Suspended:
             if context.is_reached:
                 why = f"the link {place.name!r} sent a question after it had passed the call on"

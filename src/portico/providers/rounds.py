@@ -17,7 +17,13 @@ from msgspec import Struct
 from portico.definitions.schema import Schema, structural_check
 from portico.model.content import ToolResult
 from portico.model.context import Ask, Context
-from portico.model.errors import AskError, InvalidParams, MissingCapability, RegistrationError
+from portico.model.errors import (
+    AskError,
+    InvalidParams,
+    McpError,
+    MissingCapability,
+    RegistrationError,
+)
 from portico.model.message import Request
 from portico.model.version import Version
 from portico.protocol.codec import decoded, encode
@@ -140,6 +146,8 @@ class ReplayAsker(_BothEras):
     answers: dict[str, Any]
     """The answers used so far; the next round gets them too."""
     _given: dict[str, Any]
+    asked: dict[str, Any] = {}
+    """The words of the questions of this round, by key."""
 
     async def ask(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """Return all answers, or raise Suspended with the questions that have none. In a task the
@@ -148,6 +156,7 @@ class ReplayAsker(_BothEras):
             return await DirectAsker(self._context, Version.V2026_07_28).ask(asks)
         missing: dict[str, Ask] = {}
         for key, ask in asks.items():
+            self._check_key(key, ask)
             if key in self.answers:
                 continue
             if key in self._given and _is_complete(ask, key, self._given[key]):
@@ -158,6 +167,12 @@ class ReplayAsker(_BothEras):
         if missing:
             raise Suspended(missing)
         return {key: self.answers[key] for key in asks}
+
+    def _check_key(self, key: str, ask: Ask) -> None:
+        """Refuse a second question with the key of the first, whose answer it would get."""
+        words = (ask.method, ask.params.get("message"), ask.params.get("messages"))
+        if self.asked.setdefault(key, words) != words:
+            raise McpError(f"two questions have the key {key!r}; give each a key of its own")
 
 
 class Rounds:
