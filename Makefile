@@ -70,6 +70,16 @@ clients: .clients/.stamp ## install large real clients and agents into .clients,
 		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
 	@touch $@
 
+# What compiles JavaScript to components for the tests: 340 MB that nothing else needs.
+.PHONY: wasm-tools
+wasm-tools: .wasm-tools/.stamp ## install the compiler of JavaScript components into .wasm-tools
+
+.wasm-tools/.stamp: tools/wasm/package.json .tools/.stamp
+	@rm -rf .wasm-tools && mkdir .wasm-tools && cp tools/wasm/package.json .wasm-tools/
+	npm install --prefix .wasm-tools --ignore-scripts --no-package-lock --engine-strict=false \
+		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
+	@touch $@
+
 .PHONY: run
 run: setup ## a gateway over several real servers, to look at and to add to a client
 	$(BIN)/python -m examples.demo
@@ -88,18 +98,18 @@ unit: .venv/.stamp ## the fast tests only
 # Tests that must not run beside each other share an xdist_group. What they need of Debian comes along where we may
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
-test: setup agents check ## everything: checks, unit tests and the slow suites
+test: setup agents wasm-tools check ## everything: checks, unit tests and the slow suites
 	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap && command -v tmux; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap tmux)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
 
 # One at a time: each wants the machine for itself.
 .PHONY: soak
-soak: setup agents clients ## the long forms of the tests that have one; keeps the result in docs/soak.md
+soak: setup agents clients wasm-tools ## the long forms of the tests that have one; keeps the result in docs/soak.md
 	$(call apt,{ command -v wrk && command -v haproxy; },wrk haproxy)
 	$(BIN)/python -m tests.soak
 
 .PHONY: bench
-bench: setup agents ## measure against peers in the same run
+bench: setup agents wasm-tools ## measure against peers in the same run
 	$(call apt,command -v wrk,wrk)
 	$(BIN)/python -m bench
 
@@ -143,6 +153,6 @@ format: .venv/.stamp ## fix what ruff can fix
 
 .PHONY: clean
 clean: ## remove everything the other targets made
-	rm -rf .venv .tools .agents .clients .pins .bench .run tests/ts/node_modules build dist
+	rm -rf .venv .tools .agents .clients .wasm-tools .wasm-cache .pins .bench .run tests/ts/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

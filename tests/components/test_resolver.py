@@ -64,8 +64,12 @@ class SlowRegistry:
         if not entry.argument.startswith("oci://"):
             return None
         self.asked.append(entry.argument)
-        await asyncio.sleep(1)
-        raise ComponentError(f"{entry.label}: the registry does not answer; try again later")
+        why = f"{entry.label}: the registry does not answer; try again later"
+        try:
+            await asyncio.wait_for(asyncio.Event().wait(), 1)
+        except TimeoutError:
+            raise ComponentError(why) from None
+        raise AssertionError("nobody answers")
 
 
 async def test_a_slow_resolver_fails_before_any_component_is_made() -> None:

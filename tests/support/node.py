@@ -1,4 +1,5 @@
-"""The tools of `make setup`, the programs of `make agents` and `make clients`, and their use."""
+"""The tools of `make setup`, the programs of `make agents`, `make clients` and
+`make wasm-tools`, and their use."""
 
 import os
 import subprocess
@@ -56,6 +57,12 @@ def gemini() -> Path:
     """Return the script of Gemini CLI."""
     folder = _AGENTS / "node_modules" / "@google" / "gemini-cli"
     return _present(folder / "bundle" / "gemini.js", "agents")
+
+
+def jco() -> Path:
+    """Return the script that compiles JavaScript to WebAssembly components."""
+    folder = ROOT / ".wasm-tools" / "node_modules" / "@bytecodealliance" / "jco"
+    return _present(folder / "dist" / "jco.js", "wasm-tools")
 
 
 def acp_adapter(name: str) -> Path:

@@ -1,0 +1,1 @@
+"""Hosts WebAssembly components in sandboxed worker processes."""
