@@ -175,7 +175,10 @@ def test_one_of_several_packages_is_picked(
         (["x", "--from", "s.json", "--set", "colour=red"], "there is no setting 'colour'"),
         (["x", "--from", "nowhere.json"], "nowhere.json: cannot be read: No such file"),
         (["x", "--from", "broken.json"], "broken.json: not valid JSON"),
-        (["x", "--from", "http://acme.test/server.json"], "others could change it on its way"),
+        (
+            ["x", "--from", "http://acme.test/server.json"],
+            "others could change what acme.test sends on its way",
+        ),
         (["x", "--from", "s.json", "--", "npx"], "--from takes a NAME"),
         (["x", "--yes", "npx"], "--yes works only with --from"),
     ],
@@ -250,7 +253,7 @@ def test_a_description_and_its_bundle_are_downloaded_and_compared(
     for path, said in (
         ("wrong", "is not the file that it names (SHA-256 differs)"),
         ("nowhere", "it returned HTTP 404"),
-        ("away", "http://acme.test/x: others could change it on its way; use https"),
+        ("away", "others could change what acme.test sends on its way; use https"),
     ):
         assert add(path) == 1
         assert said in capfd.readouterr().err

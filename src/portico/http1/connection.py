@@ -10,7 +10,8 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from portico.http1.errors import ConnectionLost, error_text
+from portico.http1.body import BytesBody, FileBody, UnsentBody
+from portico.http1.errors import ConnectionLost, InvalidRequest, error_text
 from portico.http1.response import MAX_SMALL_BODY, Http1Response
 
 MAX_HEAD = 64 * 1024
@@ -55,10 +56,14 @@ class Http1Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []  # of the body, found by the parser
         self._is_paused = False
         self._is_write_paused = False  # is the server slow to read?
-        self._unsent: memoryview | None = None
+        self._unsent: UnsentBody | None = None
+        self._is_head = False  # has the response no body, whatever its headers say?
 
     def send(
-        self, head: bytes, body: bytes, on_ready: Callable[[Http1Response], None] | None = None
+        self,
+        head: bytes,
+        body: bytes | FileBody,
+        on_ready: Callable[[Http1Response], None] | None = None,
     ) -> Http1Response:
         """Send a request; a large body is written as fast as the server reads it."""
         assert self._response is None
@@ -70,11 +75,13 @@ class Http1Connection(asyncio.Protocol):
         self._begin_head()
         self._size_since_body = self._body_left = 0
         self._body_until_close = self._keep_alive = False
-        if len(body) <= MAX_SMALL_BODY:
+        self._is_head = head.startswith(b"HEAD ")
+        if isinstance(body, bytes) and len(body) <= MAX_SMALL_BODY:
             self.transport.write(head + body)
         else:
             self.transport.write(head)
-            self._unsent = memoryview(body)
+            unsent = BytesBody(body) if isinstance(body, bytes) else body
+            self._unsent = unsent if unsent.left else None
             self._write_unsent()
         return response
 
@@ -168,6 +175,8 @@ class Http1Connection(asyncio.Protocol):
         except (HttpParserError, HttpParserUpgrade, MalformedResponse) as error:
             self._keep_alive = False
             response.fail(_invalid_response(error))
+        if self._is_head and response.is_whole:
+            self._parser = self._new_parser()  # the old one may expect a body
         if self._pieces:
             # Joined, since a body in chunks of one byte would fill the memory with objects.
             response.add(self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces))
@@ -237,19 +246,26 @@ class Http1Connection(asyncio.Protocol):
         if coding is not None and coding.lower() != "chunked":
             raise MalformedResponse(f"unsupported Transfer-Encoding {coding[:40]!r}")
         length = headers.get("content-length")
-        self._body_until_close = coding is None and length is None and status not in _BODILESS
-        size = 0 if status in _BODILESS else int(length or 0)
+        is_bodiless = self._is_head or status in _BODILESS
+        self._body_until_close = coding is None and length is None and not is_bodiless
+        size = 0 if is_bodiless else int(length or 0)
         self._body_left = size if size > MAX_SMALL_BODY and coding is None else 0
-        response.is_small = not self._body_until_close and coding is None and size <= MAX_SMALL_BODY
+        is_framed = not self._body_until_close and coding is None
+        response.is_small = self._is_head or (is_framed and size <= MAX_SMALL_BODY)
         if "keep-alive" in headers and (found := _TIMEOUT.search(headers["keep-alive"])):
             timeout_s = int(found[1])
             self.keep_alive_s = timeout_s - min(_MARGIN_S, timeout_s / 2)
         response.headers = headers
         response.reason = _text(self._reason)
         response.status = status
+        if self._is_head:
+            response.is_whole = True
+            self._keep_alive = parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
         """Add a part of the body."""
+        if self._is_head:
+            raise MalformedResponse("a body after the headers that alone were requested")
         self._size_since_body = 0
         if self._body_left:
             self._body_left -= len(body)
@@ -304,9 +320,20 @@ class Http1Connection(asyncio.Protocol):
     def _write_unsent(self) -> None:
         """Write the next pieces of a large request while the server reads them."""
         while self._unsent is not None and not self._is_write_paused and self.transport is not None:
-            piece, rest = self._unsent[:_SLICE], self._unsent[_SLICE:]
-            self._unsent = rest if len(rest) else None
+            body = self._unsent
+            try:
+                piece = body.take(_SLICE)
+            except OSError as error:
+                self._stop_sending(error)
+                return
+            self._unsent = body if body.left else None
             self.transport.write(piece)
+
+    def _stop_sending(self, error: OSError) -> None:
+        """Close the connection: a body that cannot be read cannot be completed either."""
+        if self._response is not None:
+            self._response.fail(InvalidRequest(f"its body cannot be read: {error_text(error)}"))
+        self.abort()
 
 
 def _invalid_response(error: Exception) -> ConnectionLost:

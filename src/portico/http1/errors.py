@@ -4,7 +4,8 @@ Http1Error
 ├── InvalidRequest   the request was not sent: its URL, a header or the proxy is not valid
 ├── ConnectError     the server refused the connection, timed out or failed the TLS handshake
 │   └── ForbiddenAddress   its address may not be contacted
-└── ConnectionLost   the connection ended before the response did, or the response is not valid
+├── ConnectionLost   the connection ended before the response did, or the response is not valid
+└── InvalidBody      the response is valid, but its body has another size than it may have
 """
 
 import os
@@ -43,6 +44,10 @@ class ForbiddenAddress(ConnectError):
 
 class ConnectionLost(Http1Error):
     """The request was sent; the server may have processed it."""
+
+
+class InvalidBody(Http1Error):
+    """The body is larger, smaller or another part than it may be."""
 
 
 def error_text(error: Exception) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
+from portico.http1.body import FileBody
 from portico.http1.connection import Http1Connection
 from portico.http1.dial import Permit, dial, permit_all
 from portico.http1.errors import InvalidRequest
@@ -31,8 +32,8 @@ _DEFAULTS = {
 }
 
 
-Body = bytes | Callable[[], bytes]
-"""Bytes, or a function that makes them when they are sent, for a large body."""
+Body = bytes | FileBody | Callable[[], bytes]
+"""Bytes, a part of a file, or a function that makes the bytes when they are sent."""
 
 
 class Pool:
@@ -221,8 +222,10 @@ def _is_fresh(connection: Http1Connection, now: float) -> bool:
     return now - connection.idle_since < min(IDLE_S, connection.keep_alive_s)
 
 
-def _request(head: bytes, content: Body | None) -> tuple[bytes, bytes]:
+def _request(head: bytes, content: Body | None) -> tuple[bytes, bytes | FileBody]:
     if content is None:
         return head + b"\r\n", b""
+    if isinstance(content, FileBody):
+        return b"%bcontent-length: %d\r\n\r\n" % (head, content.size), content
     body = content() if callable(content) else content
     return b"%bcontent-length: %d\r\n\r\n" % (head, len(body)), body
