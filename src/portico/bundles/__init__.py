@@ -1,0 +1,1 @@
+"""Bundles: several components, with everything that they need, in one file."""
