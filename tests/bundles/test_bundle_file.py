@@ -229,7 +229,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (lambda path: path.mkdir(), "it is a folder, not a bundle"),
         (lambda path: path.write_bytes(b""), "it is empty, not a bundle"),
         (lambda path: path.write_bytes(b"\x7fELF" + bytes(100)), "a file of another program"),
-        (lambda path: os.mkfifo(path), "not a regular file"),
+        (os.mkfifo, "not a regular file"),
         (lambda path: None, "No such file"),
         (lambda path: path.write_bytes(raw(b'{"program": "other"}', [])), "not a bundle of"),
         (lambda path: path.write_bytes(raw(b"[" * 100_000, [])), "cannot be read"),
@@ -249,7 +249,7 @@ def test_what_is_not_a_bundle_is_named(
     ("interface", "why"),
     [
         ("python@9", "made for python@9, and this Portico knows python@1"),
-        ("basic@1", "nobody knows the interface basic@1; this Portico knows python@1"),
+        ("basic@1", "the interface basic@1 is not known; this Portico knows python@1"),
         ("", "is not an interface"),
     ],
 )

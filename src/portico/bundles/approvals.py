@@ -24,7 +24,7 @@ NO_SANDBOX = (
 
 
 class _Approval(Struct, frozen=True):
-    """What was approved for one bundle or origin."""
+    """The approved wishes of one bundle or origin."""
 
     origin: str
     wishes: tuple[Wish, ...]
@@ -32,7 +32,7 @@ class _Approval(Struct, frozen=True):
 
 
 class Approvals:
-    """Remembers approved wishes: those of exactly one bundle, and those of an origin."""
+    """Stores approved wishes, by bundle and by origin."""
 
     def __init__(self, state: str) -> None:
         self._folder = os.path.join(state, _FOLDER)
@@ -58,7 +58,7 @@ class Approvals:
         replace(self._path(key), msgspec.json.encode(_Approval(origin, tuple(wishes))))
 
     def _read(self, key: str) -> _Approval | None:
-        # An approval that cannot be read is none: the operator is asked again.
+        # A damaged approval counts as missing, so that the operator decides again.
         with suppress(OSError, msgspec.MsgspecError):
             found = msgspec.json.decode(read(self._path(key), _MAX_SIZE)[0], type=_Approval)
             return found if found.format == _FORMAT else None

@@ -115,7 +115,7 @@ class BundleContents(
 
 
 class _Head(Struct):
-    """What every format begins with."""
+    """The fields of every format."""
 
     program: str = ""
     format: int = 0

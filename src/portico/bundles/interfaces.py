@@ -33,7 +33,7 @@ def check_interface(interface: str, what: str) -> None:
     if known is None:
         names = ", ".join(f"{one}@{versions[-1]}" for one, versions in INTERFACES.items())
         how = f"this Portico knows {names}"
-        raise UnknownInterface(f"{what}: nobody knows the interface {interface}; {how}")
+        raise UnknownInterface(f"{what}: the interface {interface} is not known; {how}")
     if version not in known:
         versions = ", ".join(f"{name}@{one}" for one in known)
         how = "update the component or Portico"
