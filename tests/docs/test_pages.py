@@ -283,7 +283,8 @@ def test_every_test_that_is_cited_exists(page: str) -> None:
 
 def test_decisions_are_numbered_and_have_the_same_three_parts() -> None:
     notes = sorted((DOCS / "decisions").glob("[0-9]*.md"))
-    assert [note.name[:5] for note in notes] == [f"{n:04d}-" for n in range(1, len(notes) + 1)]
+    numbers = [note.name[:5] for note in notes]
+    assert numbers == sorted(set(numbers)), "each number once; branches may leave gaps"
     for note in notes:
         page = str(note.relative_to(ROOT))
         title, *parts = headings(page)
