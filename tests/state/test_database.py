@@ -147,6 +147,28 @@ def damage_middle(data: bytes) -> bytes:
     return data[:5000] + bytes(4000) + data[9000:]
 
 
+async def test_a_large_file_is_used_while_it_is_checked_and_refused_if_it_is_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.state.database._LARGE", 4096)
+    await filled(path, 2000)
+    damaged = damage_middle(content(path))
+    put(path, damaged)
+
+    async def until_refused(database: Database) -> None:
+        while await database.read(lambda _: True):
+            pass
+
+    async with opened(path) as database:
+        assert await database.read(lambda _: True)
+        with pytest.raises(StoreError, match=r"damaged.*a copy is in"):
+            await asyncio.wait_for(until_refused(database), 60)
+        assert content(path) == damaged
+        os.replace(path, f"{path}.away")
+        await database.write(add("new"))
+        assert await database.read(words) == ["new"]
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -17,7 +17,7 @@ import pytest
 from portico.state.store_error import StoreError
 from portico.tasks.record import COMPLETED, TaskLimits, TaskRefused
 from portico.tasks.store import TaskStore, tasks_in_folder
-from tests.support.task_stores import SetClocks, running
+from tests.support.task_stores import OpenStore, SetClocks, running
 
 ME = "local"
 MB = 1 << 20
@@ -52,6 +52,50 @@ async def test_a_flood_of_tasks_is_refused_in_bounded_space(tmp_path: Path) -> N
     assert peak_memory() - before < 32 * MB
     await store.close()
     assert size(tmp_path) < 2 * MB
+
+
+async def finish_one(store: TaskStore) -> None:
+    await store.submit(ME, "tool", b"x")
+    _, lease = await running(store)
+    assert await store.finish(lease, COMPLETED, b"y") is not None
+
+
+async def count_finished(store: TaskStore) -> int:
+    page = await store.page(ME, 10_000)
+    assert page is not None
+    return len(page.tasks)
+
+
+async def test_finished_tasks_beyond_the_limit_are_removed_some_at_a_time(
+    opened: OpenStore, now: SetClocks
+) -> None:
+    async with opened(TaskLimits(kept=5, grace_s=100)) as store:
+        for _ in range(200):
+            await finish_one(store)
+            now.advance(0.001)
+        assert await count_finished(store) == 200  # none may be removed before its time
+        now.advance(100)
+        left = []
+        for _ in range(4):
+            await finish_one(store)
+            now.advance(100)
+            left.append(await count_finished(store))
+        assert left == [137, 74, 11, 5]
+
+
+async def test_many_tasks_are_removed_while_others_are_stored(
+    opened: OpenStore, now: SetClocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("portico.tasks.store._BATCH", 10)
+    async with opened() as store:
+        for _ in range(45):
+            await finish_one(store)
+        removing = asyncio.create_task(store.remove_finished(ME))
+        added = await store.submit(ME, "tool", b"z")
+        assert await removing == 45
+        page = await store.page(ME)
+        assert page is not None
+        assert [task.id for task in page.tasks] == [added.id]
 
 
 async def test_large_inputs_that_are_refused_leave_no_files(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ T = TypeVar("T")
 DatabaseJob = Callable[[sqlite3.Connection], T]
 _BATCH = 64
 """Jobs that share one commit, and so one wait for the disk."""
+_LARGE = 4 << 20
+"""A larger file is checked while it is in use: its first jobs do not wait for that."""
 
 
 class Database(Protocol):
@@ -78,6 +80,7 @@ class FileDatabase:
         self._format = format
         self._opening = Lock()
         self._checked = (0, 0)
+        self._is_doubted = False  # was it found to be damaged?
         # Readers never wait for a writer's disk: SQLite's log keeps the old pages for them.
         self._writer = _Worker(self, "BEGIN IMMEDIATE")
         self._reader = _Worker(self, "BEGIN")
@@ -101,12 +104,33 @@ class FileDatabase:
         """Open a connection, and return the file's identity too; check the file once."""
         with self._opening:
             if not self._checked[1] or self.identity() != self._checked:
-                database_file.prepare(self._path, self._format)
-                self._checked = self.identity()
+                is_later = not self._is_doubted and database_file.size(self._path) > _LARGE
+                database_file.prepare(self._path, self._format, is_whole=not is_later)
+                self._checked, self._is_doubted = self.identity(), False
+                if is_later:
+                    args = (self._checked,)
+                    Thread(target=self._check_later, args=args, daemon=True).start()
             try:
                 return database_file.connect(self._path), self._checked
             except sqlite3.Error as error:
                 raise self.failure(error) from error
+
+    def _check_later(self, identity: tuple[int, int]) -> None:
+        """Read all of a large file; if it is damaged, the next job is refused."""
+        try:
+            database_file.check(self._path, self._format)
+        except StoreError:
+            with self._opening:
+                if self._checked == identity:
+                    self._doubt()
+
+    def _doubt(self) -> None:
+        """Check the whole file before it is used again."""
+        self._checked, self._is_doubted = (0, 0), True
+
+    def is_current(self, identity: tuple[int, int]) -> bool:
+        """False if connections to the file must be opened again, after another check."""
+        return not self._is_doubted and self.identity() == identity
 
     def check_format(self, connection: sqlite3.Connection) -> None:
         """Raise StoreError if a newer Portico has changed the format, in a transaction."""
@@ -123,7 +147,7 @@ class FileDatabase:
     def failure(self, error: Exception) -> StoreError:
         """Explain an error of SQLite; after damage the file is checked again, and refused."""
         if database_file.is_damage(error):
-            self._checked = (0, 0)
+            self._doubt()
         return database_file.explained(error, self._path, self._format)
 
 
@@ -231,7 +255,7 @@ class _Worker:
                 self._run([job])
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._database.identity() != self._identity:
+        if self._connection is not None and not self._database.is_current(self._identity):
             self._disconnect()
         if self._connection is None:
             self._connection, self._identity = self._database.connect()

@@ -43,17 +43,36 @@ def exists(path: str) -> bool:
     return os.path.exists(path) or _has_data(f"{path}-wal")
 
 
+def size(path: str) -> int:
+    """The size of the file, without its log; 0 if there is none."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
 def _has_data(path: str) -> bool:
     """False for an empty file too: checking a database may leave an empty log."""
     return os.path.exists(path) and os.path.getsize(path) > 0
 
 
-def prepare(path: str, format: DatabaseFormat) -> None:
-    """Create the database, or check and migrate it; raise StoreError, leaving it unchanged."""
-    try:
-        if not exists(path):
+def prepare(path: str, format: DatabaseFormat, *, is_whole: bool = True) -> None:
+    """Create the database, or check and migrate it; raise StoreError, leaving it unchanged.
+
+    Unless the check is of the `is_whole` file, it reads no tables.
+    """
+    if not exists(path):
+        with _explaining(path, format):
             _create(path, format)
-        _check(path, format)
+    check(path, format, is_whole=is_whole)
+    with _explaining(path, format), closing(connect(path)) as connection:
+        _migrate(connection, format)
+
+
+def check(path: str, format: DatabaseFormat, *, is_whole: bool = True) -> None:
+    """Raise StoreError if the database is damaged, or of a newer Portico; change nothing."""
+    try:
+        _check(path, format, is_whole=is_whole)
     except Damaged as error:
         raise StoreError(
             f"cannot open the {format.name} {path}: {error}; {_back_up(path)}"
@@ -63,8 +82,6 @@ def prepare(path: str, format: DatabaseFormat) -> None:
         raise StoreError(f"cannot open the {format.name} {path}: {error}; update Portico") from None
     except (sqlite3.Error, OSError) as error:
         raise explained(error, path, format) from error
-    with _explaining(path, format), closing(connect(path)) as connection:
-        _migrate(connection, format)
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -126,7 +143,7 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 def _explaining(path: str, format: DatabaseFormat) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise explained(error, path, format) from error
 
 
@@ -143,7 +160,7 @@ def _create(path: str, format: DatabaseFormat) -> None:
     files.sync_folder(os.path.dirname(path))
 
 
-def _check(path: str, format: DatabaseFormat) -> None:
+def _check(path: str, format: DatabaseFormat, *, is_whole: bool) -> None:
     """Raise Damaged or Newer; read-only, since to open a damaged file for writing changes it."""
     if not os.path.exists(path):
         raise Damaged(f"the file is missing, but its log {path}-wal exists")
@@ -156,9 +173,7 @@ def _check(path: str, format: DatabaseFormat) -> None:
             found = _number(connection, "user_version")
             if found > format.number:
                 raise Newer(f"it has format {found}, of a newer Portico")
-            (outcome,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            if connection.execute("PRAGMA foreign_key_check").fetchone():
-                outcome = "a row refers to a missing one"
+            outcome = _faults(connection) if is_whole else "ok"
             size = _number(connection, "page_count") * _number(connection, "page_size")
     except sqlite3.DatabaseError as error:
         if is_damage(error):
@@ -168,6 +183,14 @@ def _check(path: str, format: DatabaseFormat) -> None:
         raise Damaged(f"the file is shorter than {size} bytes")
     if outcome != "ok":
         raise Damaged(f"the file is damaged ({outcome.splitlines()[-1]})")
+
+
+def _faults(connection: sqlite3.Connection) -> str:
+    """Read all tables; return `ok`, or what is wrong."""
+    if connection.execute("PRAGMA foreign_key_check").fetchone():
+        return "a row refers to a missing one"
+    (outcome,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    return str(outcome)
 
 
 def _number(connection: sqlite3.Connection, name: str) -> int:

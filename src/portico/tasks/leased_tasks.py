@@ -25,6 +25,9 @@ from portico.tasks.record import (
 )
 from portico.tasks.stored_tasks import StoredTasks, to_the_end
 
+_REMOVED_AT_ONCE = 64
+"""Finished tasks that the end of another task removes at most, so that none takes long."""
+
 
 class LeasedTasks(StoredTasks):
     """The tasks of a store, as their workers see them."""
@@ -192,7 +195,8 @@ class LeasedTasks(StoredTasks):
             now, words = self._clocks.wall(), self._cut(message)
             done = task.finished(state, now, words, usage or task.usage, is_error)
             rows.save(db, done, self._limits)
-            older = rows.surplus(db, done, self._limits.kept, now - self._limits.grace_s)
+            latest = now - self._limits.grace_s
+            older = rows.surplus(db, done, self._limits.kept, latest, _REMOVED_AT_ONCE)
             return done, rows.remove(db, older)
 
         done, removed = await self._database.write(job)

@@ -69,9 +69,22 @@ ALTER TABLE tasks ADD COLUMN place TEXT NOT NULL DEFAULT '';
 DROP INDEX open_of;
 CREATE INDEX open_at ON tasks (principal, place) WHERE open = 1
 """
-FORMAT = DatabaseFormat("task store", 0x506F7254, (_SCHEMA, _FINISHED_AT, _KEPT, _PLACES))
+# Each index answers its query alone: finding what to remove reads no task.
+_REMOVALS = """
+DROP INDEX finished_of;
+CREATE INDEX finished_of ON tasks
+    (principal, substr(kind, instr(kind, '@') + 1), finished_at, expires_at, id) WHERE open = 0;
+CREATE INDEX finished_when ON tasks (finished_at) WHERE open = 0
+"""
+FORMAT = DatabaseFormat(
+    "task store", 0x506F7254, (_SCHEMA, _FINISHED_AT, _KEPT, _PLACES, _REMOVALS)
+)
 _UNDAMAGED = "SELECT seq, id, record FROM tasks WHERE damaged_at IS NULL"
 _EACH = "SELECT value FROM json_each(?)"
+_FINISHED_IN_SCOPE = (
+    "FROM tasks WHERE principal = ? AND substr(kind, instr(kind, '@') + 1) = ? "
+    "AND open = 0 AND expires_at < ?"
+)
 Payload = tuple[bytes | None, str | None, str]
 """The data, or the name of its file; and its digest."""
 
@@ -188,34 +201,44 @@ def leased(db: sqlite3.Connection) -> Iterator[TaskRecord]:
     yield from (_decoded(*row) for row in rows.fetchall())
 
 
-def surplus(db: sqlite3.Connection, task: TaskRecord, kept: int, before: float) -> list[str]:
-    """The ids of the oldest finished tasks of a task's principal and scope, beyond the number to
-    keep: they ended before a time, and are not held.
+def surplus(
+    db: sqlite3.Connection, task: TaskRecord, kept: int, before: float, count: int
+) -> list[str]:
+    """The ids of some of the oldest finished tasks of a task's principal and scope, beyond the
+    number to keep: they ended before a time, and are not held.
 
     Each process counts the tasks of its own scope only, since another may keep more.
     """
+    scope = (task.principal, task.kind[task.kind.find("@") + 1 :], math.inf)
+    if kept:
+        last = db.execute(
+            f"SELECT finished_at {_FINISHED_IN_SCOPE} ORDER BY finished_at DESC LIMIT 1 OFFSET ?",
+            (*scope, kept - 1),
+        ).fetchone()
+        if last is None:
+            return []
+        before = min(before, last[0])
     rows = db.execute(
-        "SELECT id FROM (SELECT id, finished_at FROM tasks "
-        "WHERE principal = ? AND substr(kind, instr(kind, '@') + 1) = ? "
-        "AND open = 0 AND expires_at < ? "
-        "ORDER BY finished_at DESC LIMIT -1 OFFSET ?) WHERE finished_at < ?",
-        (task.principal, task.kind[task.kind.find("@") + 1 :], math.inf, kept, before),
+        f"SELECT id {_FINISHED_IN_SCOPE} AND finished_at < ? ORDER BY finished_at LIMIT ?",
+        (*scope, before, count),
     )
     return [id for (id,) in rows]
 
 
-def finished(db: sqlite3.Connection, principal: str) -> list[str]:
-    """The ids of all finished tasks of a principal, without those that are held."""
+def finished(db: sqlite3.Connection, principal: str, count: int) -> list[str]:
+    """The ids of some finished tasks of a principal, without those that are held."""
     rows = db.execute(
-        "SELECT id FROM tasks WHERE principal = ? AND open = 0 AND expires_at < ?",
-        (principal, math.inf),
+        "SELECT id FROM tasks WHERE principal = ? AND open = 0 AND expires_at < ? LIMIT ?",
+        (principal, math.inf, count),
     )
     return [id for (id,) in rows]
 
 
-def expired(db: sqlite3.Connection, now: float) -> list[str]:
-    """The ids of all finished tasks whose time has passed."""
-    rows = db.execute("SELECT id FROM tasks WHERE open = 0 AND expires_at <= ?", (now,))
+def expired(db: sqlite3.Connection, now: float, count: int) -> list[str]:
+    """The ids of some finished tasks whose time has passed."""
+    rows = db.execute(
+        "SELECT id FROM tasks WHERE open = 0 AND expires_at <= ? LIMIT ?", (now, count)
+    )
     return [id for (id,) in rows]
 
 
@@ -232,18 +255,20 @@ def set_aside(db: sqlite3.Connection, seq: int, now: float) -> bool:
     )
 
 
-def damaged(db: sqlite3.Connection) -> list[str]:
-    """The ids of the tasks that were set aside, oldest first."""
-    rows = db.execute("SELECT id FROM tasks WHERE damaged_at IS NOT NULL ORDER BY seq")
+def damaged(db: sqlite3.Connection, count: int = -1) -> list[str]:
+    """The ids of the tasks that were set aside, oldest first; all, or some of them."""
+    rows = db.execute(
+        "SELECT id FROM tasks WHERE damaged_at IS NOT NULL ORDER BY seq LIMIT ?", (count,)
+    )
     return [id for (id,) in rows]
 
 
 def newest_change(db: sqlite3.Connection, before: float) -> float:
     """The latest time before another at which this store was used; that time if it was not."""
     (latest,) = db.execute(
-        "SELECT max(at) FROM (SELECT seen_at AS at FROM ages UNION ALL "
-        "SELECT finished_at FROM tasks WHERE open = 0) WHERE at < ?",
-        (before,),
+        "SELECT max(at) FROM (SELECT max(seen_at) AS at FROM ages WHERE seen_at < ? "
+        "UNION ALL SELECT max(finished_at) FROM tasks WHERE open = 0 AND finished_at < ?)",
+        (before, before),
     ).fetchone()
     return before if latest is None else float(latest)
 
@@ -261,11 +286,14 @@ def may_remove_by_age(db: sqlite3.Connection, now: float, *, is_clock_doubted: b
 
 def remove(db: sqlite3.Connection, ids: Iterable[str]) -> list[str]:
     """Remove tasks; return the names of their files, to be removed after the commit."""
-    names: list[str] = []
-    for id in ids:
-        rows = db.execute("SELECT file FROM payloads WHERE task = ? AND file IS NOT NULL", (id,))
-        names += (name for (name,) in rows)
-        db.execute("DELETE FROM tasks WHERE id = ?", (id,))
+    every = _ENCODE(list(ids)).decode()
+    found = db.execute(
+        "SELECT file FROM payloads "
+        "WHERE task IN (SELECT value FROM json_each(?)) AND file IS NOT NULL",
+        (every,),
+    )
+    names = [name for (name,) in found]
+    db.execute("DELETE FROM tasks WHERE id IN (SELECT value FROM json_each(?))", (every,))
     return names
 
 

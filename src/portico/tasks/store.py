@@ -42,6 +42,8 @@ _MAX_DIGITS = 18
 _MAX_NESTING, _MAX_NESTED = 8, 100
 """How deep tasks of agents are looked for, and how many of one agent."""
 _JUMP_S = 60.0
+_BATCH = 1000
+"""Tasks that are removed in one transaction."""
 _DEFAULT_LIMITS = TaskLimits()
 
 
@@ -303,16 +305,19 @@ class TaskStore(LeasedTasks):
         """
         now, started, has_jumped = self._clocks.wall(), self._started_at, self._has_jumped()
 
-        def find(db: sqlite3.Connection) -> list[str]:
+        def may_remove(db: sqlite3.Connection) -> bool:
             doubted = has_jumped
             if started is not None:
                 doubted |= started - rows.newest_change(db, started) > rows.DAY_S
-            may_remove = rows.may_remove_by_age(db, now, is_clock_doubted=doubted)
-            return rows.expired(db, now) if may_remove else []
+            return rows.may_remove_by_age(db, now, is_clock_doubted=doubted)
 
-        removed = await self._remove_all(find)
+        if not await self._exists():
+            return 0
+        is_allowed = await self._database.write(may_remove)
         self._started_at = None
-        return removed
+        return await self._remove_all(
+            lambda db, count: rows.expired(db, now, count) if is_allowed else []
+        )
 
     async def damaged(self) -> list[str]:
         """Return the ids of the tasks whose records are damaged, of all principals."""
@@ -325,18 +330,26 @@ class TaskStore(LeasedTasks):
     async def remove_finished(self, principal: str) -> int:
         """Remove all finished tasks of a principal but those that are held, and stray files; return
         how many tasks."""
-        return await self._remove_all(lambda db: rows.finished(db, principal))
+        return await self._remove_all(lambda db, count: rows.finished(db, principal, count))
+
+    async def _exists(self) -> bool:
+        return bool(await self._database.read(lambda _: True))
 
     @to_the_end
-    async def _remove_all(self, find: Callable[[sqlite3.Connection], list[str]]) -> int:
+    async def _remove_all(self, find: Callable[[sqlite3.Connection, int], list[str]]) -> int:
+        """Remove what `find` finds, some at a time, so that other changes need not wait."""
+
         def job(db: sqlite3.Connection) -> tuple[int, list[str]]:
-            ids = find(db)
+            ids = find(db, _BATCH)
             return len(ids), rows.remove(db, ids)
 
-        if not await self._database.read(lambda _: True):
-            return 0  # there is no store yet
-        count, removed = await self._database.write(job)
-        await asyncio.to_thread(self._payloads.remove, removed)
+        if not await self._exists():
+            return 0
+        count, left = 0, _BATCH
+        while left == _BATCH:
+            left, removed = await self._database.write(job)
+            count += left
+            await asyncio.to_thread(self._payloads.remove, removed)
         known = await self._database.read(rows.files) or set()
         await asyncio.to_thread(self._payloads.sweep, known)
         leases = [task.lease for task in await self.in_progress()]
