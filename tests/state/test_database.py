@@ -150,7 +150,7 @@ def damage_middle(data: bytes) -> bytes:
 async def test_a_large_file_is_used_while_it_is_checked_and_refused_if_it_is_damaged(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.state.database._LARGE", 4096)
+    monkeypatch.setattr("portico.state.database.LARGE_FILE", 4096)
     await filled(path, 2000)
     damaged = damage_middle(content(path))
     put(path, damaged)

@@ -86,7 +86,7 @@ async def test_finished_tasks_beyond_the_limit_are_removed_some_at_a_time(
 async def test_many_tasks_are_removed_while_others_are_stored(
     opened: OpenStore, now: SetClocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("portico.tasks.store._BATCH", 10)
+    monkeypatch.setattr("portico.tasks.store.REMOVAL_BATCH", 10)
     async with opened() as store:
         for _ in range(45):
             await finish_one(store)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 DatabaseJob = Callable[[sqlite3.Connection], T]
 _BATCH = 64
 """Jobs that share one commit, and so one wait for the disk."""
-_LARGE = 4 << 20
+LARGE_FILE = 4 << 20
 """A larger file is checked while it is in use: its first jobs do not wait for that."""
 
 
@@ -104,7 +104,7 @@ class FileDatabase:
         """Open a connection, and return the file's identity too; check the file once."""
         with self._opening:
             if not self._checked[1] or self.identity() != self._checked:
-                is_later = not self._is_doubted and database_file.size(self._path) > _LARGE
+                is_later = not self._is_doubted and database_file.size(self._path) > LARGE_FILE
                 database_file.prepare(self._path, self._format, is_whole=not is_later)
                 self._checked, self._is_doubted = self.identity(), False
                 if is_later:

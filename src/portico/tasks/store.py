@@ -42,7 +42,7 @@ _MAX_DIGITS = 18
 _MAX_NESTING, _MAX_NESTED = 8, 100
 """How deep tasks of agents are looked for, and how many of one agent."""
 _JUMP_S = 60.0
-_BATCH = 1000
+REMOVAL_BATCH = 1000
 """Tasks that are removed in one transaction."""
 _DEFAULT_LIMITS = TaskLimits()
 
@@ -340,13 +340,13 @@ class TaskStore(LeasedTasks):
         """Remove what `find` finds, some at a time, so that other changes need not wait."""
 
         def job(db: sqlite3.Connection) -> tuple[int, list[str]]:
-            ids = find(db, _BATCH)
+            ids = find(db, REMOVAL_BATCH)
             return len(ids), rows.remove(db, ids)
 
         if not await self._exists():
             return 0
-        count, left = 0, _BATCH
-        while left == _BATCH:
+        count, left = 0, REMOVAL_BATCH
+        while left == REMOVAL_BATCH:
             left, removed = await self._database.write(job)
             count += left
             await asyncio.to_thread(self._payloads.remove, removed)
