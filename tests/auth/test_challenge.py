@@ -23,6 +23,10 @@ from portico.auth.challenge import Challenge, parse_challenge
         ('Bearer scope="a\\"b c \x1b[2J d\u202e"', Challenge(scopes=("c",))),
         ('Bearer scope="first", scope="second"', Challenge(scopes=("first",))),
         ('Bearer scope="open', Challenge()),
+        (
+            f'Bearer scope="{" ".join(map(str, range(51)))}"',
+            Challenge(problem="51 scopes at once, more than 50"),
+        ),
     ],
 )
 def test_the_bearer_challenge_is_found_among_others(header: str, found: Challenge) -> None:

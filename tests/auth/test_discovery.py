@@ -62,12 +62,10 @@ def test_a_page_for_everything_is_no_metadata() -> None:
     assert found.issuer.name == "https://api.test"
 
 
-def test_offline_access_is_requested_only_where_it_is_offered() -> None:
-    offers = issuer(scopes_supported=["read", "offline_access"])
+def test_an_issuer_of_machines_needs_no_page_and_no_pkce() -> None:
+    offers = {**issuer(), "code_challenge_methods_supported": None, "authorization_endpoint": None}
     found = Played({**WELL_KNOWN, METADATA: offers}).run(discover(SERVER, Challenge()))
-    assert found.scopes == ("read", "offline_access")
-    found = Played(WELL_KNOWN).run(discover(SERVER, Challenge()))
-    assert found.scopes == ("read",)
+    assert (found.issuer.authorization_endpoint, found.issuer.has_pkce) == ("", False)
 
 
 def test_the_issuer_of_the_config_must_be_one_that_the_server_names() -> None:
@@ -85,8 +83,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({METADATA: (404, {})}, "has no metadata"),
     ({METADATA: issuer("https://evil.test")}, "that of another issuer"),
     ({METADATA: issuer(f"{ISSUER}/")}, "that of another issuer"),
-    ({METADATA: issuer(code_challenge_methods_supported=["plain"])}, "does not support PKCE"),
-    ({METADATA: {**issuer(), "code_challenge_methods_supported": None}}, "does not support PKCE"),
     ({METADATA: issuer(token_endpoint="http://id.test/t")}, "token_endpoint of .* must use https"),
     ({METADATA: issuer(authorization_endpoint="javascript:alert(1)")}, "is not a valid URL"),
     ({METADATA: issuer(authorization_endpoint="-x https://a")}, "is not a valid URL"),

@@ -8,9 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from portico.auth.client_identity import OwnClient
-from portico.auth.flow import GrantRefused, IssuerUnavailable, LoginError, LoginNeeded
+from portico.auth.flow import (
+    GrantRefused,
+    IssuerUnavailable,
+    LoginError,
+    LoginNeeded,
+    ScopesRefused,
+)
 from portico.auth.login import Login, LoginFacts, LoginPlace
 from portico.auth.login_credentials import LoginCredentials
 from portico.auth.login_store import LoginStore
@@ -158,15 +165,57 @@ async def test_a_refusal_uses_what_another_process_has_stored(issued: Issued) ->
     assert mine.header() == "Bearer access1"
 
 
-async def test_more_scopes_are_named_with_those_that_were_granted(issued: Issued) -> None:
+MORE = 'Bearer error="insufficient_scope", scope="read write"'
+
+
+async def test_the_scopes_that_a_login_lacks_are_named(issued: Issued) -> None:
     issued.log_in(scopes=("read",))
     credentials = issued.credentials()
     await header(credentials)
     assert await credentials.refused(403, "") is False
     with pytest.raises(LoginNeeded) as caught:
-        await credentials.refused(403, 'Bearer error="insufficient_scope", scope="read write"')
+        await credentials.refused(403, MORE)
     assert caught.value.scopes == ("write",)
-    assert caught.value.command == "portico servers login api --scope read --scope write"
+    assert caught.value.command == "portico servers login api --scope write"
+
+
+@pytest.mark.parametrize("granted", [("read",), ("read", "write")])
+async def test_scopes_that_are_refused_again_and_again_end_after_three_logins(
+    issued: Issued, granted: tuple[str, ...]
+) -> None:
+    login = issued.log_in(scopes=granted)
+    for logins in range(4):
+        issued.store.save(PLACE.key, replace(login, asked={"write": logins, "read": logins}))
+        credentials = issued.credentials()
+        await header(credentials)
+        kind = LoginNeeded if logins < 3 else ScopesRefused
+        with pytest.raises(kind, match="write") as caught:
+            await credentials.refused(403, MORE)
+        assert type(caught.value) is kind
+        assert "write" in caught.value.scopes
+    assert "though 3 logins requested them" in str(caught.value)
+    assert "run `" not in str(caught.value), "another login would not help"
+    status = credentials.status() or {}
+    assert status["needed"] == "", "the login itself is fine"
+
+
+@pytest.mark.parametrize(
+    ("challenge", "said"),
+    [
+        (" ".join(f"s{number}" for number in range(1000)), "requires 1000 scopes at once"),
+        (" ".join(f"scope-{number:030}" for number in range(1000)), "longer than 16384 bytes"),
+        ("", "names none"),
+    ],
+)
+async def test_a_challenge_that_no_login_can_meet_names_no_login(
+    issued: Issued, challenge: str, said: str
+) -> None:
+    issued.log_in(scopes=("read",))
+    credentials = issued.credentials()
+    await header(credentials)
+    with pytest.raises(ScopesRefused, match=said) as caught:
+        await credentials.refused(403, f'Bearer error="insufficient_scope", scope="{challenge}"')
+    assert len(str(caught.value)) < 200
 
 
 async def test_scopes_of_a_server_stay_words_in_the_command(issued: Issued) -> None:

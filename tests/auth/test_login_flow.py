@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 
+from portico.auth.challenge import Challenge
 from portico.auth.client_identity import OwnClient
 from portico.auth.flow import GrantRefused, IssuerUnavailable, LoginError, Visit
 from portico.auth.login import Login, LoginPlace
@@ -39,12 +40,18 @@ def login(
     clients: KnownClients | None = None,
     bind: Callable[[int], int] = lambda port: port or 5000,
     before: Login | None = None,
+    scopes: tuple[str, ...] = (),
+    challenge: Challenge = Challenge(),  # noqa: B008  (frozen)
     **auth: Any,
 ) -> tuple[Login, Played]:
     """Log in at the server, whose answers may differ."""
     played = Played({**WELL_KNOWN, **(answers or {})}, visit or allow())
     settings = LoginSettings(
-        place=LoginPlace(SERVER, "api"), auth=AuthSettings(**auth), before=before
+        place=LoginPlace(SERVER, "api"),
+        auth=AuthSettings(**auth),
+        before=before,
+        scopes=scopes,
+        challenge=challenge,
     )
     flow = log_in(settings, clients or KnownClients(), bind, os.urandom, lambda: NOW)
     return played.run(flow), played
@@ -68,6 +75,51 @@ def test_a_client_is_registered_the_code_exchanged_and_pkce_proves_who_asked() -
     assert form["code_verifier"] not in asked["code_challenge"][0]
     assert (made.value, made.facts.expires, made.facts.scopes) == ("Bearer at", 1060.0, ("read",))
     assert made.fresh_until == 1054.0, "a tenth of its life before its end"
+
+
+def test_a_login_requests_the_union_of_earlier_and_missing_scopes() -> None:
+    offers = {METADATA: issuer(scopes_supported=["read", "write", "offline_access"])}
+    first, _ = login(offers)
+    assert first.facts.scopes == ("read", "offline_access"), "where it is offered"
+    assert login()[0].facts.scopes == ("read",)
+    more, _ = login(offers, before=first, scopes=("write",))
+    assert more.facts.scopes == ("read", "offline_access", "write")
+    again, _ = login(offers, before=more)
+    assert again.facts.scopes == more.facts.scopes, "a plain login loses none"
+    alone, _ = login(offers, scopes=("write",))
+    assert alone.facts.scopes == ("write", "offline_access"), "the first one takes these alone"
+
+
+def test_logins_that_requested_a_scope_are_counted_for_one_account() -> None:
+    known = {TOKEN: {"access_token": "at", "id_token": "e.eyJzdWIiOiJhbm4ifQ.s"}}
+    made, _ = login(known)
+    for count in (1, 2, 3):
+        made, _ = login(known, before=made, scopes=("write",))
+        assert made.asked == {"write": count}
+    made, _ = login(known, before=made)
+    assert made.asked == {"write": 3}, "a plain login changes nothing"
+    stranger, _ = login(before=made, scopes=("write",))
+    assert stranger.asked == {"write": 1}
+
+
+def test_too_many_scopes_are_refused_unless_the_person_chooses() -> None:
+    many = Challenge(problem="1000 scopes at once, more than 50")
+    with pytest.raises(LoginError, match=r"requires 1000 scopes at once.*--scope"):
+        login(challenge=many)
+    assert login(challenge=many, scopes=("read",))[0].facts.scopes == ("read",)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (issuer(code_challenge_methods_supported=["plain"]), "does not support PKCE"),
+        ({**issuer(), "code_challenge_methods_supported": None}, "does not support PKCE"),
+        (issuer(authorization_endpoint=None), "has no authorization_endpoint"),
+    ],
+)
+def test_a_person_needs_a_page_and_pkce(metadata: dict[str, Any], said: str) -> None:
+    with pytest.raises(LoginError, match=said):
+        login({METADATA: metadata})
 
 
 def test_a_registered_client_is_used_again_and_registered_again_if_its_port_is_taken() -> None:

@@ -8,6 +8,8 @@ from portico.config.problems import ConfigError
 from portico.config.read import read
 
 URL = 'url = "https://x.test/mcp"\n'
+MACHINE = 'grant = "client_credentials", client_id = "c"'
+PEM = "-----BEGIN PRIVATE KEY-----"
 
 
 def config(tmp_path: Path, text: str) -> Path:
@@ -36,6 +38,40 @@ def test_defaults_hold_for_every_server_that_says_nothing_else(tmp_path: Path) -
         ("[auth]\nredirct_port = 1", "2: auth.redirct_port: unknown key; did you mean redirect_p"),
         ("auth = 1", "1: auth: must be a table"),
         ('[servers.a]\ncommand = "x"\nauth.key = "K"', "3: servers.a.auth: is for a url"),
+        (
+            f'[servers.a]\n{URL}client_secret = "s"',
+            "3: servers.a.client_secret: belongs to the login; move it to servers.a.auth",
+        ),
+        (
+            f'[servers.a]\n{URL}headers = {{ Client-Secret = "s" }}',
+            "would be sent to the server itself; move it to servers.a.auth",
+        ),
+        (
+            f'[servers.a]\n{URL}auth = {{ client_id = "c", client_secret = "{PEM}" }}',
+            "client_secret: is a private key; write it to a file of mode 600, and name that in",
+        ),
+        (
+            f'[servers.a]\n{URL}auth = {{ {MACHINE}, private_key = "{PEM}" }}',
+            "private_key: must be a path, not the key itself; write the key to a file",
+        ),
+        (
+            f'[servers.a]\n{URL}auth = {{ {MACHINE}, private_key = "key.pem" }}',
+            "private_key: is not an absolute path",
+        ),
+        (f"[servers.a]\n{URL}auth = {{ {MACHINE} }}", "has nothing to log in with; add client_s"),
+        (
+            f'[servers.a]\n{URL}auth = {{ {MACHINE}, client_secret = "s", private_key = "/k" }}',
+            "servers.a.auth: has both client_secret and private_key; remove one",
+        ),
+        (
+            f'[servers.a]\n{URL}auth.grant = "client_credentials"',
+            "client_credentials has no client_id; add client_id",
+        ),
+        (
+            f'[servers.a]\n{URL}auth = {{ client_id = "c", private_key = "/k" }}',
+            'is for the login of a machine; add grant = "client_credentials"',
+        ),
+        ('[auth]\nprivate_key = "/k"', "2: auth.private_key: belongs to one server; move it to"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:

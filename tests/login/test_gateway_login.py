@@ -183,9 +183,9 @@ def test_a_call_that_lacks_scopes_names_them(rig: IssuerRig, person: Person) -> 
     with Gateway(person.home, config) as gateway, gateway.client() as client:
         data = login_error(client.call("mine__whoami"), "mine")
         assert data["scopes"] == ["write"]
-        assert data["command"] == "portico servers login mine --scope read --scope write"
+        assert data["command"] == "portico servers login mine --scope write"
         assert gateway.status()["mine"]["state"] == "login"
-        person.log_in("mine", "--scope", "read", "--scope", "write")
+        person.log_in("mine", "--scope", "write")
         assert client.said("mine__whoami") == "you are ann"
         assert gateway.status()["mine"]["login"]["scopes"] == ["read", "write"]
 

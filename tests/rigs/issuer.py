@@ -11,8 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-SCOPES = ("read", "write")
-
 
 class IssuerRig:
     """An authorization server that allows everybody, at /; MCP servers at /mcp, /legacy and /sse.
@@ -41,6 +39,12 @@ class IssuerRig:
         """True if the MCP server's refusals repeat the token that they refuse."""
         self.needs_write = False
         """True if calls need the scope `write`."""
+        self.grants = frozenset({"read", "write"})
+        """The scopes that it grants, whatever is requested."""
+        self.is_never_content = False
+        """True if calls are refused for the scope `write` even with it."""
+        self.challenge = "read write"
+        """The scopes that a refused call names."""
         self.refreshes: list[str] = []
         self.tokens_issued = 0
         self.registered: list[dict[str, Any]] = []
@@ -166,7 +170,9 @@ class IssuerRig:
             if proof != asked["code_challenge"] or form["resource"] != asked["resource"]:
                 request.reply(400, {"error": "invalid_grant"})
                 return
-            person, scope = asked["person"], asked.get("scope", "read")
+            wanted = asked.get("scope", "read").split()
+            person = asked["person"]
+            scope = " ".join(one for one in wanted if one in self.grants)
         else:
             with self.lock:
                 used = form["refresh_token"]
@@ -215,8 +221,12 @@ class IssuerRig:
             request.reply(401, words, www_authenticate=challenge)
         elif self.redirect:
             request.reply(307, {}, location=self.redirect)
-        elif method == "tools/call" and self.needs_write and "write" not in scope.split():
-            challenge = 'Bearer error="insufficient_scope", scope="read write"'
+        elif (
+            method == "tools/call"
+            and self.needs_write
+            and (self.is_never_content or "write" not in scope.split())
+        ):
+            challenge = f'Bearer error="insufficient_scope", scope="{self.challenge}"'
             request.reply(403, {}, www_authenticate=challenge)
         elif path == "/sse":
             self._stream(request)

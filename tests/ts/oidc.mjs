@@ -7,9 +7,12 @@
 import http from 'node:http';
 import Provider from 'oidc-provider';
 
-const { life_s = 3600, described = false } = JSON.parse(process.argv[2] ?? '{}');
+const { life_s = 3600, described = false, machines = [] } = JSON.parse(process.argv[2] ?? '{}');
 const seen = { token: [], register: 0, revoked: 0, calls: [] };
 const issued = new Set();
+
+// A tool whose name ends in the name of a scope needs that scope.
+const scopeOf = (tool = '') => ['mcp:write'].find((scope) => tool.endsWith(scope.slice(4)));
 
 const server = http.createServer();
 server.listen(0, '127.0.0.1', () => {
@@ -28,8 +31,18 @@ server.listen(0, '127.0.0.1', () => {
         claims: { openid: ['sub', 'email'], email: ['email'] },
         conformIdTokenClaims: false,
         scopes: ['openid', 'offline_access', 'mcp:read', 'mcp:write'],
-        clients: [{ ...document, client_id: 'by-hand', client_name: 'By hand' }],
+        clients: [
+            { ...document, client_id: 'by-hand', client_name: 'By hand' },
+            ...machines.map((machine) => ({
+                grant_types: ['client_credentials'],
+                redirect_uris: [],
+                response_types: [],
+                ...machine
+            }))
+        ],
+        clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
         features: {
+            clientCredentials: { enabled: true },
             devInteractions: { enabled: true },
             registration: { enabled: !described },
             revocation: { enabled: true },
@@ -84,7 +97,9 @@ server.listen(0, '127.0.0.1', () => {
         if (path !== '/mcp') return callback(request, response);
 
         const bearer = (request.headers.authorization ?? '').replace('Bearer ', '');
-        const token = bearer ? await provider.AccessToken.find(bearer) : undefined;
+        const token = bearer
+            ? ((await provider.AccessToken.find(bearer)) ?? (await provider.ClientCredentials.find(bearer)))
+            : undefined;
         if (!token || token.isExpired || token.aud !== resource) {
             const place = `${origin}/.well-known/oauth-protected-resource/mcp`;
             return send(401, {}, { 'www-authenticate': `Bearer resource_metadata="${place}"` });
@@ -94,12 +109,16 @@ server.listen(0, '127.0.0.1', () => {
         const { id, method, params } = JSON.parse(body || '{}');
         const reply = (result) => send(200, { jsonrpc: '2.0', id, result: { resultType: 'complete', ...result } });
         const cache = { ttlMs: 0, cacheScope: 'private' };
-        const account = token.accountId;
+        const account = token.accountId ?? token.clientId;
+        const needed = scopeOf(params?.name);
+        if (needed && !token.scope.split(' ').includes(needed))
+            return send(403, {}, { 'www-authenticate': `Bearer error="insufficient_scope", scope="${needed}"` });
         if (method === 'server/discover')
             return reply({ supportedVersions: ['2026-07-28'], capabilities: { tools: {} }, ...cache });
         if (method === 'tools/list') {
-            const tool = { name: `whoami_${account}`, inputSchema: { type: 'object' } };
-            return reply({ tools: [tool], ...cache });
+            const names = machines.length ? [`whoami_${account}`, 'write'] : [`whoami_${account}`];
+            const tools = names.map((name) => ({ name, inputSchema: { type: 'object' } }));
+            return reply({ tools, ...cache });
         }
         if (method === 'tools/call') {
             seen.calls.push(account);

@@ -12,7 +12,8 @@ _BETWEEN = re.compile(r"[\s,]*")
 _OPAQUE = re.compile(r"\s+[0-9A-Za-z._~+/-]+=*(?=\s*(?:,|$))")
 """The credentials of a scheme without parameters, such as Negotiate."""
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
-_MAX_SCOPES = 50
+MAX_SCOPES = 50
+"""More scopes than this are refused: no person could judge such a list."""
 INSUFFICIENT_SCOPE = "insufficient_scope"
 
 
@@ -22,23 +23,31 @@ class Challenge(Struct, frozen=True):
     resource_metadata: str = ""
     scopes: tuple[str, ...] = ()
     error: str = ""
+    problem: str = ""
+    """Why its scopes are not requested; empty if they can be."""
 
 
 def parse_challenge(header: str) -> Challenge:
     """Return the Bearer challenge in a header; an empty one if there is none."""
+    problem = f"a challenge longer than {MAX_CHALLENGE} bytes"
+    problem = problem if len(header) > MAX_CHALLENGE else ""
     for scheme, params in _challenges(header[:MAX_CHALLENGE]):
         if scheme == "bearer":
+            scopes = _scopes(params.get("scope", ""))
+            if len(scopes) > MAX_SCOPES:
+                problem = f"{len(scopes)} scopes at once, more than {MAX_SCOPES}"
             return Challenge(
                 params.get("resource_metadata", ""),
-                _scopes(params.get("scope", "")),
+                () if problem else scopes,
                 params.get("error", ""),
+                problem,
             )
-    return Challenge()
+    return Challenge(problem=problem)
 
 
 def _scopes(text: str) -> tuple[str, ...]:
     """Return the valid scopes of a list (RFC 6749, section 3.3); messages quote them."""
-    return tuple(dict.fromkeys(filter(_SCOPE.fullmatch, text.split())))[:_MAX_SCOPES]
+    return tuple(dict.fromkeys(filter(_SCOPE.fullmatch, text.split())))
 
 
 def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:

@@ -6,7 +6,7 @@ from functools import cache
 from portico.auth.login import BEARER, LoginPlace
 from portico.auth.login_credentials import LoginCredentials
 from portico.auth.login_store import LoginStore
-from portico.config.auth_settings import AuthSettings
+from portico.config.auth_settings import MACHINE, AuthSettings
 from portico.config.paths import state_folder
 from portico.http1.errors import InvalidRequest
 from portico.http1.url import parse_url
@@ -26,7 +26,12 @@ def login_credentials(
             return None
     except InvalidRequest:
         return None  # the first request reports it
-    return LoginCredentials(LoginPlace(url, name), settings, login_store())
+    place = LoginPlace(url, name)
+    if settings.grant == MACHINE:
+        from portico.auth.machine_credentials import MachineCredentials  # few servers need it
+
+        return MachineCredentials(place, settings, login_store())
+    return LoginCredentials(place, settings, login_store())
 
 
 def login_store() -> LoginStore:

@@ -26,11 +26,15 @@ class Issuer(Struct, frozen=True, kw_only=True):
 
     name: str
     """Its issuer identifier."""
-    authorization_endpoint: str
     token_endpoint: str
+    authorization_endpoint: str = ""
+    """Where people log in; empty if they cannot."""
+    has_pkce: bool = True
     registration_endpoint: str = ""
     revocation_endpoint: str = ""
     auth_methods: tuple[str, ...] = ("client_secret_basic",)
+    signing: tuple[str, ...] = ()
+    """The algorithms of assertions that it accepts; empty if it does not say."""
     scopes: tuple[str, ...] = ()
     sends_iss: bool = False
     """True if each of its authorization responses names it (RFC 9207)."""
@@ -62,13 +66,7 @@ def discover(
     name = _chosen(_texts(metadata.get("authorization_servers")), issuer)
     found = yield from _issuer(name)
     scopes = challenge.scopes or _texts(metadata.get("scopes_supported"))
-    return Discovered(resource, found, _with_offline(scopes, found))
-
-
-def _with_offline(scopes: Sequence[str], issuer: Issuer) -> tuple[str, ...]:
-    if not scopes or "offline_access" in scopes or "offline_access" not in issuer.scopes:
-        return tuple(scopes)
-    return (*scopes, "offline_access")
+    return Discovered(resource, found, scopes)
 
 
 def _chosen(listed: Sequence[str], configured: str) -> str:
@@ -147,22 +145,19 @@ def _read_issuer(found: Mapping[str, Any], name: str, is_guess: bool) -> Issuer:
     if told not in same or not isinstance(told, str):
         # A wrong issuer may be an attack, so its own text is not shown (RFC 8414, section 3.3).
         raise LoginError(f"the metadata of {shown(name)} is that of another issuer")
-    if "S256" not in _texts(found.get("code_challenge_methods_supported")):
-        raise LoginError(f"{shown(name)} does not support PKCE with S256, which a login requires")
     methods = _texts(found.get("token_endpoint_auth_methods_supported"))
     endpoints = {
         key: checked_url(found[key], f"{key} of {shown(name)}")
-        for key in ("registration_endpoint", "revocation_endpoint")
+        for key in ("authorization_endpoint", "registration_endpoint", "revocation_endpoint")
         if found.get(key)
     }
     return Issuer(
         name=told,
-        authorization_endpoint=checked_url(
-            found.get("authorization_endpoint"), f"authorization_endpoint of {shown(name)}"
-        ),
+        has_pkce="S256" in _texts(found.get("code_challenge_methods_supported")),
         token_endpoint=checked_url(found.get("token_endpoint"), f"token_endpoint of {shown(name)}"),
         auth_methods=tuple(method for method in _METHODS if method in methods)
         or ("client_secret_basic",),
+        signing=_texts(found.get("token_endpoint_auth_signing_alg_values_supported")),
         scopes=_texts(found.get("scopes_supported")),
         sends_iss=found.get("authorization_response_iss_parameter_supported") is True,
         takes_metadata_url=found.get("client_id_metadata_document_supported") is True,

@@ -3,6 +3,7 @@
 LoginError
 ├── IssuerUnavailable   the authorization server cannot answer now: try again, keep the login
 ├── GrantRefused        the authorization server refused a grant; `code` is OAuth's
+├── ScopesRefused       no further login can help: the server does not accept the scopes
 └── LoginNeeded         a person must log in: names the command, and the scopes that are missing
 """
 
@@ -88,9 +89,19 @@ class IssuerUnavailable(LoginError):
 class GrantRefused(LoginError):
     """The authorization server refused a grant."""
 
-    def __init__(self, message: str, code: str) -> None:
+    def __init__(self, message: str, code: str, date: str = "") -> None:
+        """`date` is the time of the answer, as HTTP writes it."""
         super().__init__(message)
         self.code = code
+        self.date = date
+
+
+class ScopesRefused(LoginError):
+    """The server refuses a call for its scopes, and another login would change nothing."""
+
+    def __init__(self, message: str, scopes: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.scopes = tuple(scopes)
 
 
 class LoginNeeded(LoginError):

@@ -15,6 +15,7 @@ MAX_LEAD_S = 60.0
 WARN_S = 3 * 86400
 """How long before the end of a login people are warned."""
 BEARER = "authorization"
+_MACHINE = "machine-"
 
 
 class LoginPlace(Struct, frozen=True):
@@ -38,6 +39,17 @@ class LoginPlace(Struct, frozen=True):
     def _plain_url(self) -> str:
         """Without the query, which may hold a secret and is not shown."""
         return canonical(self.url).partition("?")[0]
+
+
+def machine_id(place: LoginPlace, client: str) -> str:
+    """Return the id of a machine's account, which is known before it has logged in."""
+    text = f"{place.key}\0{client}".encode()
+    return _MACHINE + hashlib.blake2b(text, digest_size=12).hexdigest()
+
+
+def is_machine(id: str) -> bool:
+    """True for the id of a machine's account."""
+    return id.startswith(_MACHINE)
 
 
 def login_command(place: LoginPlace, scopes: Sequence[str] = ()) -> str:
@@ -82,6 +94,10 @@ class Login(Struct, frozen=True, kw_only=True):
     token_endpoint: str = ""
     revocation_endpoint: str = ""
     client: OwnClient = OwnClient("")
+    signing: tuple[str, ...] = ()
+    """The algorithms of assertions that its issuer accepts; empty if it does not say."""
+    asked: dict[str, int] = {}
+    """How many logins in a row have requested a scope because it was missing."""
 
     def __repr__(self) -> str:
         return f"Login({self.facts.place!r})"

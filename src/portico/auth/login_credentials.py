@@ -2,14 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from portico.auth.challenge import INSUFFICIENT_SCOPE, Challenge, parse_challenge
 from portico.auth.client_identity import REGISTERED
-from portico.auth.flow import GrantRefused, IssuerUnavailable, LoginError, LoginNeeded
+from portico.auth.flow import (
+    GrantRefused,
+    IssuerUnavailable,
+    LoginError,
+    LoginNeeded,
+    ScopesRefused,
+    shown,
+)
 from portico.auth.flow_runner import FlowRunner, address_rule
-from portico.auth.login import BEARER, Login, LoginFacts, LoginPlace, login_command
+from portico.auth.login import (
+    BEARER,
+    Login,
+    LoginFacts,
+    LoginPlace,
+    is_machine,
+    login_command,
+)
 from portico.auth.login_store import LoginStore
 from portico.auth.refresh_grant import refresh_grant
 from portico.auth.token_request import Tokens
@@ -17,8 +31,10 @@ from portico.config.auth_settings import AuthSettings
 from portico.state.background import Background
 from portico.state.report import report
 
-_RETRY_S = 5.0
+RETRY_S = 5.0
 """How soon a refresh that failed is tried again while the token is still valid."""
+MAX_STEP_UPS = 3
+"""How many logins may request a missing scope before the server's word is final."""
 _MIN_USE_S = 1.0
 """A new token is used for this long at least, even if it lives shorter: the server decides."""
 _PATIENCE_S = 10.0
@@ -72,8 +88,9 @@ class LoginCredentials:
         """New tokens that could not be stored."""
         self._lock = asyncio.Lock()
         self._running = Background()
-        facts = store.facts(place.key)
-        self.account = "" if facts is None else facts.id
+        self._asked: Mapping[str, int] = {}
+        """How many logins in a row have requested a missing scope."""
+        self.account = self._account()
         """The id of the login in use; empty without one."""
 
     def header(self) -> str | None:
@@ -89,7 +106,8 @@ class LoginCredentials:
         log in first."""
         found = parse_challenge(challenge)
         if status == 403 and found.error == INSUFFICIENT_SCOPE:
-            raise self._needs_scopes(found)
+            await self._once(self._step_up(self._value or "", found))
+            return True
         if status != 401:
             return False
         await self._once(self._recover(self._value or "", found))
@@ -97,8 +115,7 @@ class LoginCredentials:
 
     def adopt(self) -> None:
         """Use the login that is stored now, of any account."""
-        facts = self._store.facts(self.place.key)
-        self.account = "" if facts is None else facts.id
+        self.account = self._account()
         self._forget()
 
     def accepted(self) -> None:
@@ -112,7 +129,7 @@ class LoginCredentials:
 
     def status(self) -> dict[str, Any] | None:
         """Return the facts for people; None without a login that is needed."""
-        facts = self._store.facts(self.place.key)
+        facts = self._facts()
         if facts is None and not self.needed:
             return None
         return login_status(self.place, facts, self.needed)
@@ -132,7 +149,7 @@ class LoginCredentials:
             return  # another call was faster
         login = await self._load()
         if login is None:
-            self._use("", _NEVER)
+            await self._missing(None, "")
         elif self._clock() < login.fresh_until:
             self._use_login(login)
         else:
@@ -144,14 +161,13 @@ class LoginCredentials:
             return  # another call was faster
         login = await self._load()
         if login is None:
-            self._forget()
-            why = "requires a login (HTTP 401)" if not refused else "is logged out"
-            raise self._need(why, challenge.scopes)
+            await self._missing(challenge, refused)
+            return
         if login.value != refused:
             self._use_login(login)
             return
         is_known = login.access == self._recovered and self._clock() < self._trusted_until
-        if not login.refresh or is_known:
+        if not self._can_renew(login) or is_known:
             raise self._need("refused the login (HTTP 401)", challenge.scopes)
         await self._renew(login, was_refused=True)
         self._recovered = (self._value or "").removeprefix("Bearer ")
@@ -165,7 +181,9 @@ class LoginCredentials:
             login = await _in_thread(self._store.load, self.place.key)
         except LoginError as error:
             raise self._need(f"cannot use its login: {error}") from None
-        account = "" if login is None else login.facts.id
+        if login is not None and not self._is_own(login.facts):
+            login = None  # the config has changed
+        account = self._account() if login is None else login.facts.id
         if account != self.account:
             if self.on_changed is not None:
                 self.on_changed()
@@ -178,7 +196,7 @@ class LoginCredentials:
     async def _renew(self, login: Login, *, was_refused: bool = False) -> None:
         """Refresh a login, unless another process did so meanwhile."""
         is_valid = self._clock() < login.facts.expires and not was_refused
-        if not login.refresh:
+        if not self._can_renew(login):
             if is_valid:
                 self._use(login.value, login.facts.expires)
                 return
@@ -198,7 +216,7 @@ class LoginCredentials:
         except (IssuerUnavailable, LoginError):
             if not is_valid:
                 raise
-            self._use(login.value, min(login.facts.expires, self._clock() + _RETRY_S))
+            self._use(login.value, min(login.facts.expires, self._clock() + RETRY_S))
 
     async def _refresh(self, login: Login) -> Login:
         """Send the refresh grant and store its answer; the lock is held."""
@@ -256,7 +274,7 @@ class LoginCredentials:
     def _use_login(self, login: Login) -> None:
         if login.facts.id != self.account:
             return  # another account was adopted meanwhile
-        self.name, self.needed = login.header.lower(), ""
+        self.name, self.needed, self._asked = login.header.lower(), "", login.asked
         self._use(login.value, max(login.fresh_until, self._clock() + _MIN_USE_S))
 
     def _use(self, value: str, until: float) -> None:
@@ -269,14 +287,59 @@ class LoginCredentials:
         self.needed = why
         return LoginNeeded(why, login_command(self.place, scopes), scopes)
 
-    def _needs_scopes(self, challenge: Challenge) -> LoginNeeded:
+    def _facts(self) -> LoginFacts | None:
+        """Return the facts of the stored login that is used here."""
         facts = self._store.facts(self.place.key)
+        return facts if facts is not None and self._is_own(facts) else None
+
+    async def _step_up(self, refused: str, challenge: Challenge) -> None:
+        """Raise the login that a call lacks scopes for; it ends after a few that did not help."""
+        if challenge.problem:
+            why = f"requires {challenge.problem}, which Portico does not request (HTTP 403)"
+            raise ScopesRefused(why)
+        if self._value and self._value != refused:
+            return  # another call was faster
+        facts = self._facts()
         granted = () if facts is None else facts.scopes
-        missing = [scope for scope in challenge.scopes if scope not in granted]
-        words = f": {' '.join(missing)}" if missing else ""
-        self.needed = f"requires more scopes{words} (HTTP 403)"
-        command = login_command(self.place, (*granted, *missing) if missing else ())
-        return LoginNeeded(self.needed, command, missing)
+        missing = tuple(scope for scope in challenge.scopes if scope not in granted)
+        wanted = missing or challenge.scopes
+        if not wanted:
+            why = "refuses the call for its scopes (HTTP 403), and names none; if you know them,"
+            raise ScopesRefused(f"{why} run `{login_command(self.place)} --scope NAME`")
+        logins = max((self._asked.get(scope, 0) for scope in wanted), default=0)
+        if logins >= MAX_STEP_UPS:
+            raise ScopesRefused(
+                f"refuses the scopes {shown(' '.join(wanted))} (HTTP 403), though {logins} logins "
+                "requested them; the account may lack these rights there",
+                wanted,
+            )
+        await self._more_scopes(wanted)
+
+    async def _more_scopes(self, scopes: tuple[str, ...]) -> None:
+        """Raise LoginNeeded: only a person can agree to more scopes."""
+        words = shown(" ".join(scopes))
+        raise self._need(f"requires more scopes: {words} (HTTP 403)", scopes)
+
+    # Where machines differ from people.
+
+    def _is_own(self, facts: LoginFacts) -> bool:
+        return not is_machine(facts.id)
+
+    def _account(self) -> str:
+        facts = self._facts()
+        return "" if facts is None else facts.id
+
+    def _can_renew(self, login: Login) -> bool:
+        return bool(login.refresh)
+
+    async def _missing(self, challenge: Challenge | None, refused: str) -> None:
+        """Send no credentials until the server requires a login; then only a person can help."""
+        if challenge is None:
+            self._use("", _NEVER)
+            return
+        self._forget()
+        why = "requires a login (HTTP 401)" if not refused else "is logged out"
+        raise self._need(why, challenge.scopes)
 
 
 async def _in_thread(work: Callable[..., T], *args: Any, **more: Any) -> T:

@@ -20,7 +20,7 @@ from portico.auth.code_grant import code_grant
 from portico.auth.discovery import Discovered, discover
 from portico.auth.flow import GrantRefused, LoginError, LoginFlow, Visit, WebRequest, shown
 from portico.auth.login import Login, LoginFacts, LoginPlace
-from portico.auth.token_request import TokenEndpoint, authenticated
+from portico.auth.token_request import TokenEndpoint, Tokens, authenticated
 from portico.config.auth_settings import AuthSettings
 
 Clock = Callable[[], float]
@@ -36,7 +36,7 @@ class LoginSettings(Struct, frozen=True, kw_only=True):
     challenge: Challenge | None = Challenge()
     """None if the server let us in: it may refuse its lists only."""
     scopes: tuple[str, ...] = ()
-    """The scopes of the command line; empty for the server's own."""
+    """The scopes of the command line, or those that a call lacked; empty for the server's own."""
     before: Login | None = None
     """The login that this one replaces."""
 
@@ -66,7 +66,9 @@ def log_in(
     found = yield from discover(
         url, challenge or Challenge(), auth.issuer, was_refused=challenge is not None
     )
-    _check_issuer(found, settings)
+    check_issuer(found, settings)
+    _check_pages(found)
+    scopes = requested_scopes(settings, found)
     for attempt in range(_TRIES):
         client, port = yield from _client(found, auth, clients, bind)
         request = authorization_request(
@@ -74,7 +76,7 @@ def log_in(
             client,
             redirect_uri(port),
             found.resource,
-            _scopes(settings, found),
+            scopes,
             random,
         )
         accepts = partial(belongs, request)
@@ -90,13 +92,27 @@ def log_in(
             clients.save_client(found.issuer.name, None)
             continue
         break
-    scopes = tokens.scopes if tokens.scopes is not None else _scopes(settings, found)
+    id = _id(settings, found, tokens.subject, random)
+    return new_login(settings, found, client, tokens, id, tokens.account, scopes, clock())
+
+
+def new_login(
+    settings: LoginSettings,
+    found: Discovered,
+    client: OwnClient,
+    tokens: Tokens,
+    id: str,
+    account: str,
+    scopes: Sequence[str],
+    now: float,
+) -> Login:
+    """Return the login of new tokens, which were requested with these scopes."""
     facts = LoginFacts(
-        id=_id(settings, found, tokens.subject, random),
+        id=id,
         place=settings.place.shown,
         issuer=found.issuer.name,
-        account=tokens.account,
-        scopes=tuple(scopes),
+        account=account,
+        scopes=tuple(scopes) if tokens.scopes is None else tokens.scopes,
     )
     empty = Login(
         facts=facts,
@@ -107,8 +123,10 @@ def log_in(
         token_endpoint=found.issuer.token_endpoint,
         revocation_endpoint=found.issuer.revocation_endpoint,
         client=client,
+        signing=found.issuer.signing,
+        asked=_asked(settings, id),
     )
-    return empty.renewed(tokens, clock())
+    return empty.renewed(tokens, now)
 
 
 def _client(
@@ -132,12 +150,43 @@ def _client(
     return client, port
 
 
-def _scopes(settings: LoginSettings, found: Discovered) -> Sequence[str]:
-    return settings.scopes or settings.auth.scopes or found.scopes
+def requested_scopes(settings: LoginSettings, found: Discovered) -> tuple[str, ...]:
+    """Return the scopes to request: the chosen ones, and those that the last login had."""
+    chosen = settings.scopes or settings.auth.scopes
+    if not chosen and settings.challenge is not None and settings.challenge.problem:
+        raise LoginError(
+            f"the server requires {settings.challenge.problem}; choose yours with --scope"
+        )
+    before = settings.before
+    is_same = before is not None and before.facts.issuer == found.issuer.name
+    earlier = before.facts.scopes if before is not None and is_same else ()
+    scopes = tuple(dict.fromkeys((*earlier, *(chosen or found.scopes))))
+    if not scopes or "offline_access" in scopes or "offline_access" not in found.issuer.scopes:
+        return scopes
+    return (*scopes, "offline_access")
 
 
-def _check_issuer(found: Discovered, settings: LoginSettings) -> None:
-    """A client id belongs to one issuer: it must not be sent to another (mix-up)."""
+def _asked(settings: LoginSettings, id: str) -> dict[str, int]:
+    """Return how many logins of this account in a row have requested each scope by name."""
+    before = settings.before
+    earlier = before.asked if before is not None and before.facts.id == id else {}
+    return {**earlier, **{scope: earlier.get(scope, 0) + 1 for scope in settings.scopes}}
+
+
+def _check_pages(found: Discovered) -> None:
+    """A person needs a page to log in at, and PKCE must protect its code."""
+    issuer, name = found.issuer, shown(found.issuer.name)
+    if not issuer.authorization_endpoint:
+        raise LoginError(
+            f"{name} has no authorization_endpoint, where people log in; a machine logs in with "
+            'auth.grant = "client_credentials"'
+        )
+    if not issuer.has_pkce:
+        raise LoginError(f"{name} does not support PKCE with S256, which a login requires")
+
+
+def check_issuer(found: Discovered, settings: LoginSettings) -> None:
+    """Raise LoginError if a configured client would be sent to another issuer (mix-up)."""
     before, auth = settings.before, settings.auth
     if before is None or not auth.client_id or auth.issuer or before.client.kind != CONFIGURED:
         return

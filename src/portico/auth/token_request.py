@@ -81,7 +81,8 @@ def _read(answer: WebAnswer, about: str) -> Tokens:
     # Some servers send errors with the status 200.
     if isinstance(code, str) and (answer.status < 500 or code == "invalid_grant"):
         why = shown(found.get("error_description") or code) if found else code
-        raise GrantRefused(f"{about} refused to issue a token: {why}", shown(code))
+        date = answer.headers.get("date", "")
+        raise GrantRefused(f"{about} refused to issue a token: {why}", shown(code), date)
     checked_status(answer, about)
     if answer.status != 200 or found is None:
         raise LoginError(f"{about} returned HTTP {answer.status} instead of a token")

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from portico.config.auth_settings import auth_settings
+from portico.config.auth_settings import auth_settings, check_misplaced
 from portico.config.expand import Sources, Unresolved, is_elsewhere
 from portico.config.problems import ConfigProblem, Path, Report, quoted
 from portico.config.schema import SERVER, ServerEntry, Timeouts, ToolFilter
@@ -44,7 +44,7 @@ def read_server(
         if name != at[-1]:
             found.setdefault("title", at[-1])
     else:
-        found = read_table(report, at, entry, SERVER)
+        found = read_table(report, at, check_misplaced(report, at, entry), SERVER)
     reading = EntryReader(report, at, found, sources, key_names)
     if len(report.problems) == before:
         reading.check_kind()

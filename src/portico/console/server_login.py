@@ -1,7 +1,6 @@
 """The login and logout of a person at a server, also in every running Portico of this user."""
 
 import asyncio
-import os
 import sys
 import time
 from typing import Any
@@ -9,12 +8,14 @@ from typing import Any
 from msgspec import Struct
 
 from portico.auth.flow import LoginError
-from portico.auth.flow_runner import FlowRunner, address_rule, probe
+from portico.auth.flow_runner import FlowRunner, address_rule
 from portico.auth.login import Login, LoginPlace
-from portico.auth.login_flow import LoginSettings, log_in, revoke
+from portico.auth.login_flow import revoke
 from portico.auth.login_store import LoginStore
+from portico.auth.machine_login import MachineLogin
+from portico.auth.page_login import PageLogin
 from portico.auth.redirect_listener import RedirectListener
-from portico.config.auth_settings import AuthSettings
+from portico.config.auth_settings import MACHINE, AuthSettings
 from portico.config.paths import control_folder
 from portico.console.browser_login import BrowserLogin
 from portico.console.render import Screen
@@ -35,46 +36,33 @@ class ServerLogin(Struct, frozen=True):
         self, scopes: tuple[str, ...], within_s: float, *, opens_browser: bool
     ) -> tuple[Login, list[str]]:
         """Log in and store it; return the servers that use it now, too. Raises PorticoError."""
-        place = self.place
-        listener = RedirectListener(place.shown)
-        browser = BrowserLogin(Screen(sys.stderr), listener, opens_browser=opens_browser)
-        try:
-            rule = await address_rule(place.url, self.settings.issuer)
-            settings = LoginSettings(
-                place=place,
-                auth=self.settings,
-                challenge=await probe(place.url, rule),
-                scopes=scopes,
-                before=await asyncio.to_thread(self._before),
-            )
-            flow = log_in(settings, self.store, listener.bind, os.urandom, time.time)
-            try:
-                async with asyncio.timeout(within_s):
-                    login = await FlowRunner(rule, browser.visit).run(flow)
-            except TimeoutError:
-                why = f"the login was not completed within {within_s:g} s"
-                raise LoginError(why) from None
-            servers = await self.save(login)
-            listener.answer(login.facts.account)
-        except LoginError as error:
-            listener.answer(why=str(error))
-            raise PorticoError(f"cannot log in at {place.shown}: {error}") from None
-        finally:
-            await listener.close()
-        return login, servers
+        running: list[str] = []
 
-    def _before(self) -> Login | None:
+        async def store(login: Login) -> None:
+            running.extend(await self.save(login))
+
         try:
-            return self.store.load(self.place.key)
-        except LoginError:
-            return None  # damaged, or its key is lost: this login replaces it
+            if self.settings.grant == MACHINE:
+                machine = MachineLogin(self.place, self.settings, time.time)
+                before = await asyncio.to_thread(self._page.before)
+                login = await machine.obtain(before, scopes=scopes)
+                await store(login)
+                return login, running
+            listener = RedirectListener(self.place.shown)
+            browser = BrowserLogin(Screen(sys.stderr), listener, opens_browser=opens_browser)
+            visit = browser.visit
+            return await self._page.obtain(scopes, within_s, listener, visit, store), running
+        except LoginError as error:
+            raise PorticoError(f"cannot log in at {self.place.shown}: {error}") from None
 
     async def save(self, login: Login) -> list[str]:
         """Store a login; return the servers that use it now."""
-        async with self.store.lock(self.place.key):
-            await asyncio.to_thread(self.store.save, self.place.key, login)
-            self.store.clear_refreshing(self.place.key)
+        await self._page.save(login)
         return await self._tell("login")
+
+    @property
+    def _page(self) -> PageLogin:
+        return PageLogin(self.place, self.settings, self.store)
 
     async def end(self) -> tuple[bool, str, list[str]]:
         """Revoke the login where the server offers that, then forget it in any case. Return whether

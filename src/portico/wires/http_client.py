@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from portico.auth.flow import IssuerUnavailable, LoginError, LoginNeeded
+from portico.auth.flow import IssuerUnavailable, LoginError, LoginNeeded, ScopesRefused
 from portico.http1.errors import Http1Error, InvalidRequest
 from portico.http1.headers import header_problem
 from portico.http1.pool import MAX_CONNECTIONS, Pool
@@ -243,6 +243,10 @@ class HttpClient:
         if isinstance(error, IssuerUnavailable):
             return self.failure(
                 f"cannot be used now: its login is not refreshed: {error}", "network"
+            )
+        if isinstance(error, ScopesRefused):
+            return Failure(
+                server=self.site.name, why=str(error), kind="http", status=403, scopes=error.scopes
             )
         if not isinstance(error, LoginNeeded):
             return self.failure(str(error), LOGIN)
