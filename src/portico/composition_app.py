@@ -13,7 +13,6 @@ from portico.catalog.catalog import Identity
 from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.catalog.merge import Clash
-from portico.catalog.upstream_key import user_secret
 from portico.chain.endpoint import ChainEndpoint
 from portico.components.classify import Component, ComponentError
 from portico.components.composition import Composer, Composition
@@ -32,6 +31,7 @@ from portico.protocol.codec import decoded
 from portico.state.file_watcher import FileWatcher
 from portico.state.report import failed, report
 from portico.state.stderr import STDERR
+from portico.state.user_secret import user_secret
 from portico.state.watchdog import Watchdog
 from portico.upstream.configured_address import address
 from portico.wires.wire import Address

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.catalog.upstream_key import FILE_NAME, upstream_key, user_secret
+from portico.catalog.upstream_key import upstream_key
+from portico.state.user_secret import FILE_NAME, user_secret
 
 SECRET = b"s" * 32
 
@@ -132,7 +133,7 @@ def test_a_link_or_a_pipe_is_replaced(tmp_path: Path) -> None:
 
 _FULL = """
 import resource, sys
-from portico.catalog.upstream_key import user_secret
+from portico.state.user_secret import user_secret
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
 first = user_secret(sys.argv[1])

@@ -11,11 +11,12 @@ import msgspec
 
 from portico.catalog.catalog_file import BAD_JSON
 from portico.catalog.history import History, HistoryRecord
-from portico.catalog.upstream_key import upstream_key, user_secret
+from portico.catalog.upstream_key import upstream_key
 from portico.config.paths import state_folder
 from portico.state import checksummed
 from portico.state.files import keep_newest, make_private
 from portico.state.report import report as to_operator
+from portico.state.user_secret import user_secret
 
 FORMAT = 2
 _OLDER: checksummed.Older = {1: lambda rest: blake2b(rest, person=b"history 1").hexdigest()}

@@ -121,8 +121,9 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
 
 def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     """The server's address, and the keys of its catalogs and history on disk."""
-    from portico.catalog.upstream_key import upstream_key, user_secret
+    from portico.catalog.upstream_key import upstream_key
     from portico.config.paths import state_folder
+    from portico.state.user_secret import user_secret
 
     secret = user_secret(state_folder())
     target = options.target

@@ -8,7 +8,6 @@ import msgspec
 from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.catalog.namespaced import NamespacedOffer
-from portico.catalog.upstream_key import user_secret
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
 from portico.gateway.member_kinds import MemberEnvironment
@@ -16,6 +15,7 @@ from portico.gateway.registry import Registry
 from portico.gateway.serve_options import ServeOptions
 from portico.model.errors import PorticoError
 from portico.model.offer import KINDS
+from portico.state.user_secret import user_secret
 
 if TYPE_CHECKING:
     from portico.search.searcher import Searcher

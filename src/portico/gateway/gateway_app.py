@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from portico.catalog.cache_folder import CacheFolder
 from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
-from portico.catalog.upstream_key import user_secret
 from portico.chain.current_endpoint import CurrentEndpoint
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.fitted_endpoint import FittedEndpoint
@@ -33,6 +32,7 @@ from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
 from portico.state.files import is_writable
 from portico.state.report import failed, report
+from portico.state.user_secret import user_secret
 from portico.state.watchdog import Watchdog
 from portico.windows.connected_windows import CLIENT, SERVER, folder_in, name_in
 

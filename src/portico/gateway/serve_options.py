@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.upstream_key import user_secret
 from portico.config.paths import state_folder
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
 from portico.model.types import Link
 from portico.state.file_watcher import Stamp, stamp
 from portico.state.report import report
+from portico.state.user_secret import user_secret
 
 if TYPE_CHECKING:
     from portico.gateway.local_server import LocalEntry

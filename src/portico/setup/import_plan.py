@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.upstream_key import user_secret
 from portico.config.document import Document, open_document, parse
 from portico.config.edit import EntryChange
 from portico.config.names import valid_name, valid_names
@@ -17,6 +16,7 @@ from portico.config.problems import ConfigError, dotted
 from portico.config.save import rewrite
 from portico.config.sections import is_own, names_in, section_for_new, sections
 from portico.setup.source import FoundServer, Source
+from portico.state.user_secret import user_secret
 
 NEW, CHANGED, KNOWN, SKIPPED = "new", "changed", "known", "skipped"
 
