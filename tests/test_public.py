@@ -11,8 +11,8 @@ NAMES = """
     Answer AskError Audio BlockingContext Connection Contents Context DefinitionError Elicited
     Embedded Endpoint Handler Image InvalidParams Link McpError MemoryClient Message
     MissingCapability NameClash NextCall Offer OnCall OnResult Only PorticoError ROOTS
-    RegistrationError Request ResourceLink Response Server StartError Text ToolError ToolRequest
-    ToolResult Transport Version __version__ after elicitation hooks run sampling serve
+    RegistrationError Request ResourceLink Response Server SessionError StartError Text ToolError
+    ToolRequest ToolResult Transport Version __version__ after elicitation hooks run sampling serve
     url_elicitation wrap
 """
 

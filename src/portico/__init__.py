@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from portico.model.errors import NameClash as NameClash
     from portico.model.errors import PorticoError as PorticoError
     from portico.model.errors import RegistrationError as RegistrationError
+    from portico.model.errors import SessionError as SessionError
     from portico.model.errors import StartError as StartError
     from portico.model.errors import ToolError as ToolError
     from portico.model.message import Request as Request
@@ -86,6 +87,7 @@ _HOMES = {
         "NameClash",
         "PorticoError",
         "RegistrationError",
+        "SessionError",
         "StartError",
         "ToolError",
     ),

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
-from portico.config.paths import working_folder
+from portico.config.paths import state_folder, working_folder
 from portico.model.errors import McpError, PorticoError
 from portico.model.types import Link
+from portico.state.client_sessions import SESSIONS
 from portico.state.report import report
 from portico.state.stderr import STDERR
 
@@ -448,6 +449,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _run(serving: Coroutine[Any, Any, T]) -> T:
+    SESSIONS.keep_in(state_folder)
     try:
         import uvloop
     except ImportError:
@@ -459,6 +461,7 @@ def _run(serving: Coroutine[Any, Any, T]) -> T:
 def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
     from portico.transport.pipe_loop import PipeLoop
 
+    SESSIONS.keep_in(state_folder)
     with asyncio.Runner(loop_factory=PipeLoop) as runner:
         return runner.run(_run_and_exit(serving))
 

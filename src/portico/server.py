@@ -25,6 +25,7 @@ from portico.protocol.inbound import RefusedMessage, read
 from portico.providers.functions import FunctionProvider
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
+from portico.state.client_sessions import ClientSessions
 from portico.state.hub import ChangeHub
 from portico.state.report import failed
 
@@ -70,6 +71,7 @@ class Server(Registration):
         state_key: bytes | None = None,
         lifespan: "LifespanFunction | None" = None,
         tasks: "TaskStore | str | os.PathLike[str] | None" = None,
+        sessions: str | os.PathLike[str] | None = None,
     ) -> None:
         """Name and version are shown to clients; everything else has a sensible default.
 
@@ -79,6 +81,8 @@ class Server(Registration):
         `lifespan` takes this server and returns an async context manager, which is entered before
         the first request and exited after the last one; its value is `context.lifespan`.
         `tasks` is the store of tasks, or a folder for it; without one, they are kept in memory.
+        `sessions` is the folder of the values of `context.store`; without one, `portico run` keeps
+        them in the folder of its state, and a program of your own in memory.
         """
         declared = _declared(capabilities)
         _check_paging(page_size, ttl_ms, cache_scope)
@@ -101,6 +105,9 @@ class Server(Registration):
         functions.capabilities = declared
         functions.call_timeout_s = call_timeout_s
         functions.cache = (ttl_ms, cache_scope)
+        if sessions is not None:
+            folder = os.path.abspath(sessions)
+            functions.sessions = ClientSessions(lambda: folder)
         if lifespan is not None:
             from portico.providers.lifespan import Lifespan
 

@@ -22,7 +22,7 @@ from portico.chain.fold import is_waiting
 from portico.chain.link_place import PLACE, LinkPlace
 from portico.model.content import ToolResult
 from portico.model.context import Ask, Context
-from portico.model.errors import AskError, McpError, MissingCapability
+from portico.model.errors import AskError, McpError, MissingCapability, SessionError
 from portico.model.message import Request, Response
 from portico.model.methods import ELICIT, SAMPLE, MethodKind
 from portico.model.types import Answer, Handler
@@ -42,6 +42,7 @@ from portico.state.sealed_states import SealedStates
 
 if TYPE_CHECKING:
     from portico.providers.forms import ClassForm
+    from portico.state.client_sessions import SessionValues
 
 T = TypeVar("T")
 PREFIX = "portico-links-1."
@@ -249,6 +250,18 @@ class LinkRounds:
         part = self._part()
         if part is not None:
             part.state = state
+
+    def values(self, _: Context) -> "SessionValues":
+        """Return the values that the link that runs now keeps for the client's session."""
+        from portico.state.client_sessions import SESSIONS
+
+        place = PLACE.get()
+        if place is None:
+            raise RuntimeError("context.store: the call of this link was answered")
+        try:
+            return SESSIONS.of(place.request, place.context, f"link {place.name}")
+        except SessionError as error:
+            raise McpError(f"{place.name}: {error}") from None
 
     def _part(self) -> LinkPart | None:
         place = PLACE.get()

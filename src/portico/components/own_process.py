@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from portico.components.classify import classify
+from portico.config.paths import state_folder
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.config.trust import check_code
 from portico.model.errors import PorticoError
+from portico.state.client_sessions import FOLDER_VARIABLE
 
 _RUN = ("-P", "-m", "portico", "run")
 # -P: modules in the working directory must not be imported.
@@ -30,11 +32,12 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
     """Return the server that runs this component, with the component's own options."""
     argv, is_ours = _argv(entry)
     command, *args = argv
+    env = {**entry.env, FOLDER_VARIABLE: state_folder()} if is_ours else entry.env
     return ServerEntry(
         name=entry.name,
         command=command,
         args=tuple(args),
-        env=entry.env,
+        env=env,
         cwd=entry.cwd,
         folder=entry.folder,
         enabled=entry.enabled,
@@ -52,6 +55,11 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
         max_tools=entry.max_tools,
         problem=entry.problem,
     )
+
+
+def keeps_sessions(entry: ComponentEntry) -> bool:
+    """True if its process runs a server of our own library, which gets the ids of sessions."""
+    return _argv(entry)[1]
 
 
 def _argv(entry: ComponentEntry) -> tuple[tuple[str, ...], bool]:

@@ -8,7 +8,8 @@ from msgspec import Struct, field
 
 from portico.catalog.history import History
 from portico.catalog.upstream_key import upstream_key
-from portico.components.own_process import as_server, checked
+from portico.components.component_upstream import ComponentUpstream
+from portico.components.own_process import as_server, checked, keeps_sessions
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.gateway.in_process import InProcessComponent
 from portico.gateway.local_server import LocalEntry, LocalServer
@@ -95,11 +96,16 @@ def _component(
     entry = checked(entry)
     if entry.in_process:
         return Member(entry, InProcessComponent(entry), limits.name_limit)
-    return _upstream(entry, as_server(entry), environment, limits)
+    made = ComponentUpstream if keeps_sessions(entry) else Upstream
+    return _upstream(entry, as_server(entry), environment, limits, made)
 
 
 def _upstream(
-    owner: Entry, entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits
+    owner: Entry,
+    entry: ServerEntry,
+    environment: MemberEnvironment,
+    limits: MemberLimits,
+    made: type[Upstream] = Upstream,
 ) -> Member:
     """Create the member of an entry, whose server is the second one."""
     kept = _MemberMemory(environment.memory, is_complete=not entry.problem)
@@ -110,7 +116,7 @@ def _upstream(
     def placed(folder: str) -> tuple[Upstream, str]:
         found = entry.placed_in(folder)
         at = (environment.address_of or _address)(found, environment.on_stderr)
-        upstream = Upstream(
+        upstream = made(
             at,
             _policy(entry, environment, limits.max_tools),
             memory=kept,
@@ -118,6 +124,8 @@ def _upstream(
             report=environment.report,
             history=history,
         )
+        if isinstance(upstream, ComponentUpstream):
+            upstream.component = f"{limits.path}#{entry.name}"
         if environment.finish_task is not None:
             upstream.finish_tasks(environment.finish_task(entry.name, folder))
         return upstream, found.cwd or ""

@@ -1,6 +1,6 @@
 """The context of a request: its client, session and deadline, and the way back to the client."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
@@ -73,6 +73,34 @@ class Asker(Protocol):
         ...
 
 
+class Values(Protocol):
+    """The values that one component keeps for one session."""
+
+    async def get(self, key: str, default: Any = None, *, type: type[T] | None = None) -> Any:
+        """Return a value, or the default if there is none; with a type, as an instance of it."""
+        ...
+
+    async def set(self, key: str, value: Any, *, expires_in: float | None = None) -> None:
+        """Keep bytes, or a value with a JSON form; for this many seconds, if given."""
+        ...
+
+    async def increment(self, key: str, by: int = 1) -> int:
+        """Add to an integer, which is 0 at first, and return it."""
+        ...
+
+    async def delete(self, key: str) -> bool:
+        """Remove a value; False if there was none."""
+        ...
+
+    async def keys(self) -> list[str]:
+        """Return all keys, sorted."""
+        ...
+
+    async def clear(self) -> None:
+        """Remove all values."""
+        ...
+
+
 class LifespanValue(Protocol):
     """The lifespan of a server, as its handlers use it."""
 
@@ -120,6 +148,7 @@ class Context:
         "_lifespan",
         "_made",
         "_state",
+        "_values",
         "calls",
         "cancelled",
         "created",
@@ -195,6 +224,7 @@ class Context:
         self._asker: Asker | None = None
         self._counter = 0
         self._lifespan: LifespanValue | None = None
+        self._values: Callable[[Context], Values] | None = None
         self._made = 0
 
     def bound(self, request: Request, asker: Asker | None, state: dict[str, Any]) -> "Context":
@@ -240,10 +270,20 @@ class Context:
         else:
             self._state = state
 
+    @property
+    def store(self) -> Values:
+        """Values that this component keeps for the client's session, from call to call; raises
+        SessionError if the request has no session."""
+        find = self._values or getattr(self._asker, "values", None)
+        if find is None:
+            raise RuntimeError("context.store is for a handler or a link while it has a request")
+        found: Values = find(self)
+        return found
+
     def release(self) -> None:
         """Disconnect the context when its handler has returned: work left running cannot send,
         and a large request is freed immediately, without the cycle collector."""
-        self.peer = self._asker = self.downstream = None
+        self.peer = self._asker = self.downstream = self._values = None
 
     def derived(self) -> "Context":
         """Return a context for a request derived from this one, which has no headers of its own."""

@@ -5,6 +5,7 @@ PorticoError
 │   ├── InvalidParams         the client's fault, -32602
 │   └── MissingCapability     the client lacks a capability that the handler requires
 ├── ToolError                 a tool failed; the model gets the message (`isError`)
+├── SessionError              a value of a session cannot be kept, or there is no session
 ├── AskError                  the client rejected or did not answer a question
 ├── RegistrationError         the server's author registered something invalid
 │   └── NameClash             a name that is added exists already
@@ -60,6 +61,10 @@ class MissingCapability(McpError):
 
 class ToolError(PorticoError):
     """Raise this in a tool; the model gets the message unchanged."""
+
+
+class SessionError(PorticoError):
+    """A value cannot be kept for a session, or the request has no session; nothing changed."""
 
 
 class AskError(PorticoError):

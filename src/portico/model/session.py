@@ -23,6 +23,7 @@ class Session:
         "client_name",
         "folder",
         "id",
+        "key",
         "log_level",
         "names_servers",
         "notes",
@@ -35,6 +36,8 @@ class Session:
 
     def __init__(self, send: Callable[[bytes], None], *, id: str = "", principal: str = "") -> None:
         self.id = id
+        self.key: str | None = None
+        """Names the session in the store of values; None until it is needed, empty for none."""
         self.principal = principal
         self.send = send
         """Sends one notification that belongs to no request; the transport limits its queue."""

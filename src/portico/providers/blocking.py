@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from portico.model.context import Context
+from portico.model.context import Context, Values
 from portico.model.tasking import RunningTask
 
 _CALLS = frozenset(
@@ -47,6 +47,8 @@ class BlockingContext:
         value = getattr(self._context, name)
         if name == "call_tool":
             return self._blocking(value, cancellable=True)
+        if name == "store":
+            return _BlockingValues(value, self._blocking)
         if name == "task" and value is not None:
             return _BlockingTask(value, self._blocking)
         return self._blocking(value) if name in _CALLS else value
@@ -66,6 +68,15 @@ class BlockingContext:
                 self._running.discard(future)
 
         return call if _is_running(self._loop) else wait
+
+
+class _BlockingValues:
+    """The values of a plain function's session; its methods wait too."""
+
+    def __init__(self, values: Values, blocking: Callable[..., Callable[..., Any]]) -> None:
+        self.get, self.set = blocking(values.get), blocking(values.set)
+        self.increment, self.delete = blocking(values.increment), blocking(values.delete)
+        self.keys, self.clear = blocking(values.keys), blocking(values.clear)
 
 
 class _BlockingTask:

@@ -37,6 +37,7 @@ from portico.providers.rounds import DirectAsker, ReplayAsker, Rounds, Suspended
 
 if TYPE_CHECKING:
     from portico.providers.lifespan import Lifespan
+    from portico.state.client_sessions import ClientSessions, SessionValues
 
 _Found = tuple[Resource | Template, str, dict[str, str]]
 """A resource or template, the requested URI, and the template's variables in it."""
@@ -86,6 +87,8 @@ class FunctionProvider:
         self.capabilities: frozenset[str] = frozenset()
         self.call_timeout_s: float | None = None
         self.lifespan: Lifespan | None = None
+        self.sessions: ClientSessions | None = None
+        """Its own sessions; None for those of the process."""
         self._rounds = rounds
         self._report = report
         self._watchers: list[Callable[[Change], None]] = []
@@ -313,6 +316,7 @@ class FunctionProvider:
             bound = context.bound(request, None, {})
             bound._asker = asker = DirectAsker(bound, request.version)
         bound._lifespan = self.lifespan
+        bound._values = self._session_values
         try:
             if context.deadline is None and (self.call_timeout_s is None or context.task):
                 return await run(bound)
@@ -322,6 +326,12 @@ class FunctionProvider:
             return await self._rounds.suspend(request, bound, asker, suspended)
         finally:
             bound.release()
+
+    def _session_values(self, bound: Context) -> "SessionValues":
+        """Return the values that this provider keeps for the session of a call."""
+        from portico.state.client_sessions import SESSIONS
+
+        return (self.sessions or SESSIONS).of(bound.request, bound, self.name)
 
     async def _with_timeout(
         self, running: Awaitable[dict[str, Any]], context: Context

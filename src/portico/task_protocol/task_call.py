@@ -19,6 +19,7 @@ from portico.model.version import version_of
 from portico.protocol.codec import NO_RAW, encode, mcp_error_response, notification
 from portico.protocol.eras import is_input_required, members, modern_question
 from portico.protocol.tasks import RELATED
+from portico.state.client_sessions import SESSIONS
 from portico.task_protocol.task_wire import outcome_of, related
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, TaskOutcome, Work
@@ -46,6 +47,8 @@ class StoredCall(Struct, kw_only=True, omit_defaults=True):
     asked: str = ""
     answers: dict[str, dict[str, Any]] = {}
     """By the place of a link, the answers that it got before its result arrived."""
+    session: str = ""
+    """The key of its client's session in the store of values; empty if it had none."""
 
 
 def stored_call(at: str, request: Request, context: Context) -> bytes:
@@ -68,6 +71,7 @@ def kept_call(at: str, request: Request, context: Context) -> StoredCall:
         info=Raw(request.meta.client_info or encode(session.client_info if session else {})),
         names_servers=session is not None and session.names_servers,
         asked=request.asked,
+        session=SESSIONS.key_of(context),
     )
 
 
@@ -429,6 +433,7 @@ def call_context(call: StoredCall, principal: str) -> Context:
     version = version_of(call.version)
     session = Session(_discard, principal=principal or LOCAL)
     session.names_servers = call.names_servers
+    session.key = call.session
     if not version.modern:
         session.version = version
         session.capabilities = msgspec.json.decode(call.capabilities)

@@ -21,6 +21,8 @@ from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
 
 ATTACH = "attach"
+SESSION = "session"
+"""Names the session of a window's client, at every owner; only the window knows it."""
 FOLDER, TASK_TOKEN, CLIENT, SERVER = "folder", "task_token", "client", "server"
 """Preferences: the folder that a window was started in; the token of a task, for its agent; the
 name of the client; the only server for it."""
@@ -216,6 +218,8 @@ class _ConnectedWindow:
         server.requests_ended = self._requests_ended
         if self.family is None:
             server.start_refresh = self._windows.start_refresh
+        session = self._request.get(SESSION)
+        server.session.id = session if isinstance(session, str) else ""
         server.session.folder = self.folder
         server.session.client_name = self.client_name
         if isinstance(endpoint, LimitedEndpoint):

@@ -7,6 +7,7 @@ gateway in its own process.
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import AsyncGenerator
@@ -20,7 +21,7 @@ from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio, take_stdout
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
-from portico.windows.connected_windows import CLIENT, Preferences, folder_in, name_in
+from portico.windows.connected_windows import CLIENT, SESSION, Preferences, folder_in, name_in
 from portico.windows.control_sockets import SUFFIX, socket_names
 from portico.windows.joining import (
     Attached,
@@ -136,6 +137,8 @@ class _Window:
         self._stop = stop
         self._generation = 0
         self._preferences: Preferences = shared.preferences
+        self._session = os.urandom(16).hex()
+        """Names the client's session, which outlasts its owners."""
         self._in_process: asyncio.Task[None] | None = None
         """The gateway in this process."""
         self._stop_in_process = asyncio.Event()
@@ -212,6 +215,7 @@ class _Window:
             "turn": self._generation,
             "account": self._shared.account(),
             "wants": self._preferences,
+            SESSION: self._session,
         }
 
     async def _connect_in_process(self) -> Attached:
