@@ -11,9 +11,9 @@ NAMES = """
     Answer AskError Audio BlockingContext Connection Contents Context DefinitionError Elicited
     Embedded Endpoint Handler Image InvalidParams Link McpError MemoryClient Message
     MissingCapability NameClash NextCall Offer OnCall OnResult Only PorticoError ROOTS
-    RegistrationError Request ResourceLink Response Server SessionError StartError Text ToolError
-    ToolRequest ToolResult Transport Version __version__ after elicitation hooks run sampling serve
-    url_elicitation wrap
+    RegistrationError Request ResourceLink Response Server SessionError StartError Text Tool
+    ToolError ToolRequest ToolResult Transport Version __version__ after elicitation hooks
+    load_prompts load_resources load_templates load_tools run sampling serve url_elicitation wrap
 """
 
 

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     from portico.providers.blocking import BlockingContext as BlockingContext
     from portico.providers.media import Audio as Audio
     from portico.providers.media import Image as Image
+    from portico.providers.registered import Tool as Tool
+    from portico.providers.registered import load_prompts as load_prompts
+    from portico.providers.registered import load_resources as load_resources
+    from portico.providers.registered import load_templates as load_templates
+    from portico.providers.registered import load_tools as load_tools
     from portico.server import Server as Server
     from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
@@ -97,6 +102,13 @@ _HOMES = {
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
     "portico.providers.media": ("Audio", "Image"),
+    "portico.providers.registered": (
+        "Tool",
+        "load_prompts",
+        "load_resources",
+        "load_templates",
+        "load_tools",
+    ),
     "portico.server": ("Server",),
     "portico.state.pending": ("after",),
     "portico.client.memory_client": ("MemoryClient",),

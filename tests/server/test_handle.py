@@ -203,3 +203,12 @@ async def test_a_call_is_freed_as_soon_as_it_is_answered() -> None:
     finally:
         gc.enable()
     assert after == before
+
+
+async def test_initialize_is_logged_for_developers(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("x")
+    with caplog.at_level("DEBUG", "portico"):
+        async with server.test_client(era="legacy"):
+            pass
+    (line,) = (one.getMessage() for one in caplog.records if "initialize" in one.getMessage())
+    assert line == "initialize: test 0, protocol 2025-11-25"

@@ -24,6 +24,7 @@ from portico.model.methods import KNOWN, LISTS, MethodKind
 from portico.model.session import LOG_LEVELS, Session
 from portico.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
 from portico.model.version import Version, negotiate
+from portico.model.wording import printable
 from portico.protocol.codec import encode, error_response, mcp_error_response
 from portico.protocol.listen import (
     ListenFilter,
@@ -81,7 +82,14 @@ class SingleCatalog:
         return self._hub
 
     def on_initialize(self, request: Request, context: Context) -> None:
-        """Change nothing: all clients see the same."""
+        """Log the client, whose name is its own claim; all clients see the same."""
+        import logging
+
+        session = context.session
+        client = {} if session is None else session.client_info
+        who = printable(f"{client.get('name', 'unnamed client')} {client.get('version', '')}")
+        version = "" if session is None or session.version is None else session.version.text
+        logging.getLogger("portico").debug("initialize: %s, protocol %s", who[:200], version)
 
 
 class _InitializeParams(Struct):

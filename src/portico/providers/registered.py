@@ -1,16 +1,22 @@
 """Registered tools, resources, templates and prompts: definition, encoded bytes, function."""
 
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.definitions.schema import Schema
+from portico.definitions import load
+from portico.definitions.schema import Schema, SchemaViolation
 from portico.definitions.templates import UriTemplate
 from portico.providers.invoke import Invocation
 from portico.providers.task_mode import TaskMode, defined_mode, task_support
 
 if TYPE_CHECKING:
     from portico.definitions.binding import Derived
+
+Source = str | PathLike[str] | bytes | Sequence[Any]
+"""Definitions: the path of a file, its JSON, or objects."""
 
 
 class Registered:
@@ -40,6 +46,11 @@ class Tool(Registered):
         self.output = (
             None if output is None else Schema(output, where=f"tool {self.name}: outputSchema")
         )
+
+    def validate(self, arguments: Mapping[str, Any]) -> list[SchemaViolation]:
+        """Return how arguments violate the input schema, in words that a model can act on; an
+        empty list if they are valid. Raises SchemaError if the schema is not valid."""
+        return self.input.problems(arguments)
 
 
 class Resource(Registered):
@@ -72,3 +83,23 @@ class Prompt(Registered):
 
 def _with_support(definition: dict[str, Any], mode: TaskMode) -> dict[str, Any]:
     return {**definition, "execution": task_support(mode)}
+
+
+def load_tools(source: Source) -> list[Tool]:
+    """Load tools from a file, bytes or objects; raises DefinitionError."""
+    return [Tool(one) for one in load.load_tools(source)]
+
+
+def load_resources(source: Source) -> list[Resource]:
+    """Load resources from a file, bytes or objects; raises DefinitionError."""
+    return [Resource(one) for one in load.load_resources(source)]
+
+
+def load_templates(source: Source) -> list[Template]:
+    """Load resource templates from a file, bytes or objects; raises DefinitionError."""
+    return [Template(one) for one in load.load_templates(source)]
+
+
+def load_prompts(source: Source) -> list[Prompt]:
+    """Load prompts from a file, bytes or objects; raises DefinitionError."""
+    return [Prompt(one) for one in load.load_prompts(source)]

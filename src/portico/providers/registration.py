@@ -1,6 +1,6 @@
 """The decorators and methods that register tools, resources, prompts and completions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from threading import Lock
 from typing import Any, TypeVar, overload
@@ -11,12 +11,22 @@ from portico.model.methods import CAPABILITIES, LIST_KINDS
 from portico.providers.completions import Completer
 from portico.providers.functions import FunctionProvider
 from portico.providers.invoke import Invocation
-from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
+from portico.providers.registered import (
+    Prompt,
+    Registered,
+    Resource,
+    Source,
+    Template,
+    Tool,
+    load_prompts,
+    load_resources,
+    load_templates,
+    load_tools,
+)
 from portico.providers.task_mode import registered_mode
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-Source = str | PathLike[str] | bytes | Sequence[Any]
 _KINDS = ("tool", "resource", "template", "prompt")
 
 
@@ -31,21 +41,19 @@ class Registration:
 
     def load_tools(self, source: Source) -> None:
         """Define tools from a file, bytes or objects; give each its function with `handler`."""
-        self._add("tools", map(Tool, load.load_tools(source)))
+        self._add("tools", load_tools(source))
 
     def load_resources(self, source: Source) -> None:
         """Define resources from a file, bytes or objects."""
-        loaded = load.load_resources(source)
-        self._add("resources", map(Resource, loaded))
+        self._add("resources", load_resources(source))
 
     def load_templates(self, source: Source) -> None:
         """Define resource templates from a file, bytes or objects."""
-        loaded = load.load_templates(source)
-        self._add("templates", map(Template, loaded))
+        self._add("templates", load_templates(source))
 
     def load_prompts(self, source: Source) -> None:
         """Define prompts from a file, bytes or objects."""
-        self._add("prompts", map(Prompt, load.load_prompts(source)))
+        self._add("prompts", load_prompts(source))
 
     def load(self, path: str | PathLike[str]) -> None:
         """Define everything in one file: tools, resources, resourceTemplates and prompts."""
