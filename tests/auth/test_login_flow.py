@@ -98,8 +98,9 @@ def test_logins_that_requested_a_scope_are_counted_for_one_account() -> None:
         assert made.asked == {"write": count}
     made, _ = login(known, before=made)
     assert made.asked == {"write": 3}, "a plain login changes nothing"
-    stranger, _ = login(before=made, scopes=("write",))
-    assert stranger.asked == {"write": 1}
+    stranger = {TOKEN: {"access_token": "at", "id_token": "e.eyJzdWIiOiJib2IifQ.s"}}
+    assert login(stranger, before=made, scopes=("write",))[0].asked == {"write": 1}
+    assert login(before=made, scopes=("write",))[0].asked == {"write": 4}, "an unknown account"
 
 
 def test_too_many_scopes_are_refused_unless_the_person_chooses() -> None:

@@ -1,4 +1,4 @@
-"""The official conformance suite's scenarios for clients, those about OAuth apart."""
+"""The official conformance suite's scenarios for clients; tests/login has those about OAuth."""
 
 import asyncio
 import sys
@@ -21,8 +21,14 @@ MODERN = (
 LEGACY_VERSION, MODERN_VERSION = "2025-11-25", "2026-07-28"
 
 
-async def judged(client: Path, *words: str, version: str, scenario: str) -> None:
-    """Have the suite run a client, a Python file, through a scenario, which it must pass."""
+async def judged(
+    client: Path, *words: str, version: str, scenario: str, is_forced: bool = False
+) -> str:
+    """Have the suite run a client, a Python file, through a scenario, which it must pass; return
+    its words.
+
+    An extension belongs to no version, and must be forced.
+    """
     run = await asyncio.to_thread(
         node.run_node,
         node.conformance(),
@@ -35,8 +41,10 @@ async def judged(client: Path, *words: str, version: str, scenario: str) -> None
         version,
         "--timeout",
         "60000",
+        *(("--force",) if is_forced else ()),
         timeout=90,
     )
     said = run.stdout + run.stderr
     assert "OVERALL: PASSED" in said, said
     assert run.returncode == 0
+    return said

@@ -124,7 +124,7 @@ def new_login(
         revocation_endpoint=found.issuer.revocation_endpoint,
         client=client,
         signing=found.issuer.signing,
-        asked=_asked(settings, id),
+        asked=_asked(settings, tokens.subject),
     )
     return empty.renewed(tokens, now)
 
@@ -166,10 +166,12 @@ def requested_scopes(settings: LoginSettings, found: Discovered) -> tuple[str, .
     return (*scopes, "offline_access")
 
 
-def _asked(settings: LoginSettings, id: str) -> dict[str, int]:
-    """Return how many logins of this account in a row have requested each scope by name."""
+def _asked(settings: LoginSettings, subject: str) -> dict[str, int]:
+    """Return how many logins in a row have requested each scope by name; another account, if it is
+    known to be one, begins at zero."""
     before = settings.before
-    earlier = before.asked if before is not None and before.facts.id == id else {}
+    is_other = before is None or (before.subject and subject and before.subject != subject)
+    earlier = {} if before is None or is_other else before.asked
     return {**earlier, **{scope: earlier.get(scope, 0) + 1 for scope in settings.scopes}}
 
 
