@@ -79,6 +79,7 @@ class Exposure:
         self._whole: tuple[Merged, Config, Merged] | None = None
         """The offers of all servers, the config, and the offers of this endpoint's servers."""
         self._catalog: tuple[Merged, Config, Catalog] | None = None
+        """The offers of all servers, the config, and the catalog made of them."""
         self._published: Catalog | None = None
         self._revision = 0
         self._hub = ChangeHub()
@@ -208,9 +209,10 @@ class Exposure:
 
     def now(self) -> Catalog:
         """Return the current catalog."""
-        merged, config = self.merged, self._registry.config
+        everything, config = self._registry.merged, self._registry.config
         known = self._catalog
-        if known is None or known[0] is not merged or known[1] is not config:
+        if known is None or known[0] is not everything or known[1] is not config:
+            merged = self.merged
             self._revision += 1
             summary = self._summarize(merged, self.servers())
             identity = self._identity()
@@ -218,7 +220,7 @@ class Exposure:
                 words = f"{INSTRUCTIONS} Servers: {summary}"
                 identity = msgspec.structs.replace(identity, instructions=words)
             made = Catalog(self._offer(merged, config, summary), identity, number=self._revision)
-            known = self._catalog = (merged, config, made)
+            known = self._catalog = (everything, config, made)
             if self._published is None:
                 self._published = made
         return known[2]

@@ -26,11 +26,13 @@ class FilteredMerged:
     @property
     def merged(self) -> Merged:
         """The visible offers; raises ViewFailed."""
-        return self._filtered()[2]
+        whole, known = self._whole(), self._known
+        return known[2] if known is not None and known[0] is whole else self._filtered(whole)[2]
 
     def visible(self, request: Request, context: Context) -> VisibleOffer:
         """Return the visible offer, the same for all clients; raises ViewFailed."""
-        return self._filtered()[1]
+        whole, known = self._whole(), self._known
+        return known[1] if known is not None and known[0] is whole else self._filtered(whole)[1]
 
     async def ready(self, request: Request, context: Context) -> None:
         """Return at once: the offers are merged."""
@@ -44,10 +46,7 @@ class FilteredMerged:
                 why = f"a link adds tool {name!r}, which is a meta-tool of the gateway; rename it"
                 raise NameClash("tools", name, why)
 
-    def _filtered(self) -> tuple[Merged, VisibleOffer, Merged]:
-        whole, known = self._whole(), self._known
-        if known is not None and known[0] is whole:
-            return known
+    def _filtered(self, whole: Merged) -> tuple[Merged, VisibleOffer, Merged]:
         if self._failed is not None and self._failed[0] is whole:
             raise self._failed[1]
         try:
