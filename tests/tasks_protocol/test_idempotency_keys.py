@@ -8,7 +8,8 @@ import pytest
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import LinkedEndpoint
-from portico.task_protocol.task_call import IDEMPOTENCY_KEY, stored_call, with_key
+from portico.protocol.eras import IDEMPOTENCY_KEY, legacy_params
+from portico.task_protocol.task_call import stored_call, with_key
 from portico.task_protocol.task_host import TaskHost
 from portico.tasks.store import tasks_in_memory
 from portico.tasks.worker import TaskWorker
@@ -88,6 +89,44 @@ def test_the_key_is_added_to_the_params_of_a_call_and_to_nothing_else(params: st
     meta = {**before.get("_meta", {}), IDEMPOTENCY_KEY: "k"}
     assert json.loads(keyed) == {**before, "_meta": meta}
     assert keyed.count(b'"k"') == 1
+
+
+KEY = "0123456789abcdef0123456789abcdef"
+VERSION = "io.modelcontextprotocol/protocolVersion"
+
+
+@pytest.mark.parametrize(
+    ("meta", "left"),
+    [
+        ({VERSION: "2026-07-28"}, {}),
+        ({VERSION: "2026-07-28", "x": 1}, {"x": 1}),
+        ({"x": {IDEMPOTENCY_KEY: 1}, "progressToken": 7}, {"x": {IDEMPOTENCY_KEY: 1}}),
+    ],
+)
+def test_a_server_of_the_other_era_gets_the_key_of_each_call(
+    meta: dict[str, object], left: dict[str, object]
+) -> None:
+    params = json.dumps({"name": "a", "_meta": meta}, separators=(",", ":")).encode()
+    for key in (KEY, KEY[::-1], "short"):
+        sent = json.loads(legacy_params(with_key(params, key), b""))
+        assert sent == {"name": "a", "_meta": {IDEMPOTENCY_KEY: key, **left}}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        KEY[:-1] + r'\",x',
+        KEY[:10] + '","x":"' + KEY[:15],
+        KEY + '","' + IDEMPOTENCY_KEY + '":"again',
+    ],
+)
+def test_a_client_that_forges_a_key_changes_nothing_but_its_own_metadata(forged: str) -> None:
+    raw = f'{{"{IDEMPOTENCY_KEY}":"{forged}","{VERSION}":"2026-07-28","y":2}}'
+    sent = json.loads(legacy_params(b'{"name":"a","_meta":%b}' % raw.encode(), b""))["_meta"]
+    expected = json.loads(raw)
+    del expected[VERSION]
+    assert sent == expected
+    assert json.dumps(sent).count(IDEMPOTENCY_KEY) == 1
 
 
 async def test_the_key_of_a_stored_call_travels_with_each_attempt() -> None:

@@ -18,6 +18,8 @@ from portico.model.session import LOG_LEVELS
 from portico.model.version import Version
 from portico.protocol.codec import decoded, encode
 
+IDEMPOTENCY_KEY = "portico/idempotencyKey"
+"""In the `_meta` of a task's call: the same key for every attempt at the same work."""
 META = "io.modelcontextprotocol/"
 VERSION_KEY = f"{META}protocolVersion"
 CAPABILITIES_KEY = f"{META}clientCapabilities"
@@ -32,6 +34,10 @@ _CACHEABLE = ("resources/read",)
 _SERVER_INFO = encode(SERVER_INFO_KEY)
 _ADDED = (b'"_meta"', b'"resultType"', b"\\u")
 _MAX_CACHED_META = 1024
+_KEYED = b'{"%b":"' % IDEMPOTENCY_KEY.encode()
+_KEY_AT = len(_KEYED)
+_KEY_END = _KEY_AT + 32
+_REST = _KEY_END + 2
 MAX_JOINED = 64 * 1024
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -95,11 +101,14 @@ def legacy_params(params: bytes, token: bytes) -> bytes:
     """Convert a modern client's params for a legacy server, without modern-only fields."""
     fields = _members(params or b"{}")
     raw = bytes(fields.get("_meta", b""))
-    meta = (
-        _cached_legacy_meta(raw)
-        if len(raw) <= _MAX_CACHED_META and not token
-        else _legacy_meta(raw, token)
-    )
+    if token or len(raw) > _MAX_CACHED_META:
+        meta = _legacy_meta(raw, token)
+    elif raw.startswith(_KEYED) and _is_spliced(raw):
+        # The key is new in each call, the rest is not: only that is looked up.
+        meta = _cached_legacy_meta(b"{" + raw[_REST:])
+        meta = raw[:_REST] + meta[1:] if meta else raw[: _REST - 1] + b"}"
+    else:
+        meta = _cached_legacy_meta(raw)
     for key in ("inputResponses", "requestState", "task"):
         fields.pop(key, None)
     if meta:
@@ -107,6 +116,12 @@ def legacy_params(params: bytes, token: bytes) -> bytes:
     else:
         fields.pop("_meta", None)
     return encode(fields)
+
+
+def _is_spliced(raw: bytes) -> bool:
+    """True if Portico put the key in front of a client's metadata."""
+    is_key = raw[_KEY_AT:_KEY_END].isalnum() and raw[_KEY_END:_REST] == b'",'
+    return is_key and raw.find(_KEYED[1:], _REST) < 0
 
 
 def _legacy_meta(raw: bytes, token: bytes) -> bytes:

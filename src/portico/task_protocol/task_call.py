@@ -17,15 +17,13 @@ from portico.model.tasking import RunningTask
 from portico.model.types import Answer, Handler, LinkedEndpoint
 from portico.model.version import version_of
 from portico.protocol.codec import NO_RAW, encode, mcp_error_response, notification
-from portico.protocol.eras import is_input_required, members, modern_question
+from portico.protocol.eras import IDEMPOTENCY_KEY, is_input_required, members, modern_question
 from portico.protocol.tasks import RELATED
 from portico.state.client_sessions import SESSIONS
 from portico.task_protocol.task_wire import outcome_of, related
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, TaskOutcome, Work
 
-IDEMPOTENCY_KEY = "portico/idempotencyKey"
-"""In the `_meta` of a task's call: the same key for every attempt at the same work."""
 _KEY = IDEMPOTENCY_KEY.encode()
 MAX_ROUNDS = 20
 _PROGRESS = "notifications/progress"
