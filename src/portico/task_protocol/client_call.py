@@ -22,9 +22,14 @@ from portico.tasks.work import TaskOutcome
 if TYPE_CHECKING:
     from portico.task_protocol.task_endpoint import TaskEndpoint
 
+_FORWARD = Step.FORWARD  # members of an enum are slow to look up
+
 
 class ClientCall(PromotableCall):
     """A call that its server, its handler or a time makes a task."""
+
+    _ended: TaskOutcome | None = None
+    """How the task of its own ended with which a server answered."""
 
     def __init__(
         self,
@@ -35,16 +40,15 @@ class ClientCall(PromotableCall):
         wish: TaskWish | None,
         budget_s: float | None,
     ) -> None:
-        super().__init__(endpoint.next, request, context, budget_s if plan.by_time else None)
+        after_s = budget_s if plan.by_time else None
+        super().__init__(endpoint.next, request, context, after_s, endpoint.timer)
         self._endpoint = endpoint
         self._plan = plan
         self._wish = wish
         self._budget_s = budget_s
         self._sent = (request.name, request.params)  # which the chain changes
         self._key = new_key()
-        self._ended: TaskOutcome | None = None
-        """How the task of its own ended with which a server answered."""
-        if plan.step is not Step.FORWARD:
+        if plan.step is not _FORWARD:
             request.params = with_key(request.params, self._key)
 
     @property

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from portico.model.context import Context, Peer
 from portico.model.errors import AskError, McpError
@@ -21,6 +21,56 @@ _WITHDRAW_S = 1.0
 """How long a slow client may delay the withdrawal of its questions."""
 Run = Callable[[Work], Awaitable[TaskOutcome]]
 Adopt = Callable[[Run], Awaitable[TaskRecord]]
+_NEVER = float("inf")
+
+
+class Overdue(Protocol):
+    """A call that becomes a task once its time is over."""
+
+    def promote(self) -> None:
+        """Make it a task."""
+        ...
+
+
+class BudgetTimer:
+    """Promotes calls whose time is over. Nearly all are answered long before: a timer for each of
+    them would cost more than the rest of their way through the link."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._due: dict[Overdue, float] = {}
+        self._fires_at = _NEVER
+
+    def start(self, call: Overdue, after_s: float) -> None:
+        """Promote a call after this time, unless it is stopped before."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # an endpoint may run again, in another loop
+            self._loop, self._due, self._fires_at = loop, {}, _NEVER
+        when = self._due[call] = loop.time() + after_s
+        if when < self._fires_at:
+            self._set(loop, when)
+
+    def stop(self, call: Overdue) -> None:
+        """Forget a call that was answered."""
+        self._due.pop(call, None)
+
+    def _set(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        self._fires_at = when
+        loop.call_at(when, self._fire, when)
+
+    def _fire(self, when: float) -> None:
+        loop = self._loop
+        if loop is not asyncio.get_running_loop() or when != self._fires_at:
+            return  # an earlier one was set after it
+        now = loop.time()
+        overdue = [call for call, at in self._due.items() if at <= now]
+        for call in overdue:
+            del self._due[call]
+        self._fires_at = _NEVER
+        if self._due:
+            self._set(loop, min(self._due.values()))
+        for call in overdue:
+            call.promote()
 
 
 class PromotableCall:
@@ -29,6 +79,8 @@ class PromotableCall:
 
     run_of = ""
     is_submission = False
+    is_replay = False
+    link_answers: dict[str, dict[str, Any]] | None = None
     task: RunningTask | None = None
     """The task, once the call is one."""
     work: Work | None = None
@@ -44,12 +96,13 @@ class PromotableCall:
         request: Request,
         context: Context,
         after_s: float | None = None,
+        timer: BudgetTimer | None = None,
     ) -> None:
-        """After `after_s` the call becomes a task by itself; None for never."""
+        """After `after_s` the call becomes a task by itself, by a timer that calls may share; None
+        for never."""
         self._after_s = after_s
+        self._timer = timer
         self.performs = context.task_wish is not None
-        self.is_replay = False
-        self.link_answers: dict[str, dict[str, Any]] | None = None
         self.request = request
         self.context = context
         self._handler = handler
@@ -83,7 +136,7 @@ class PromotableCall:
         if type(answer) is Response:
             return answer
         if isinstance(answer, Pending) and self._after_s is not None:
-            return _PromotableAnswer(self, answer, self._after_s)
+            return _PromotableAnswer(self, answer, self._after_s, self._timer or BudgetTimer())
         return self._awaited(answer, self._after_s)
 
     async def _awaited(self, answer: Awaitable[Response], after_s: float | None) -> Response:
@@ -177,19 +230,23 @@ class PromotableCall:
 class _PromotableAnswer(Pending):
     """The answer to a call that needs no coroutine: the result, or the task that it becomes."""
 
-    def __init__(self, call: PromotableCall, answer: Pending, after_s: float) -> None:
+    def __init__(
+        self, call: PromotableCall, answer: Pending, after_s: float, timer: BudgetTimer
+    ) -> None:
         self._call = call
         self._inner = answer
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._promote)
+        self._timer = timer
+        timer.start(self, after_s)
         answer.then(self._settle)
 
     def _settle(self, response: Response) -> None:
-        self._timer.cancel()
+        self._timer.stop(self)
         if self._call.record is None:
             self.arrived(response)
             self._call.context.tasking = None  # a cycle that only the collector would free
 
-    def _promote(self) -> None:
+    def promote(self) -> None:
+        """Make the call a task."""
         beginning = asyncio.ensure_future(self._call.begin())
         beginning.add_done_callback(self._begun)
 
@@ -200,7 +257,7 @@ class _PromotableAnswer(Pending):
 
     def cancel(self) -> None:
         """Drop the answer, and stop the call unless it is a task by now."""
-        self._timer.cancel()
+        self._timer.stop(self)
         super().cancel()
         if self._call.record is None:
             self._inner.cancel()

@@ -17,7 +17,7 @@ from portico.protocol.tasks import TASK, TASKS, task_id
 from portico.state.store_error import StoreError
 from portico.task_protocol import task_wire
 from portico.task_protocol.client_call import ClientCall
-from portico.task_protocol.promotion import Run
+from portico.task_protocol.promotion import BudgetTimer, Run
 from portico.task_protocol.stored_results import StoredResults
 from portico.task_protocol.task_call import OwnTask, SubmittedCall, kept_call, stored_call
 from portico.task_protocol.task_changes import finished_task
@@ -32,6 +32,8 @@ from portico.upstream.pending_request import MAX_TASK_S
 _SINCE = Version.V2025_11_25
 _WAIT_S = 45.0
 """How long a client without tasks waits for a tool that runs only as a task."""
+# Members of an enum are slow to look up.
+_WITHOUT, _RUN, _FORWARD = TaskClient.WITHOUT, Step.RUN, Step.FORWARD
 Send = Callable[[bytes], Awaitable[None]]
 
 
@@ -58,6 +60,7 @@ class TaskEndpoint:
         self._translates = translates
         self.next: Handler = _not_ready
         self.behind: LinkedEndpoint | None = None
+        self.timer = BudgetTimer()
         self.is_attentive = False
         """True if calls may become tasks that their clients do not mention."""
         results = StoredResults(host, at, shares_links=policy.shares_links)
@@ -86,7 +89,7 @@ class TaskEndpoint:
         # Most clients mention no tasks; a key may be escaped.
         mentions = word.find(TASKS if modern else TASK) >= 0 or word.find(b"\\") >= 0
         wish = self._wish(request) if mentions and not in_task else None
-        client = TaskClient.WITHOUT
+        client = _WITHOUT
         if wish is not None:
             client = TaskClient.ABLE if modern else TaskClient.EXPLICIT
         asked = request.asked
@@ -104,9 +107,10 @@ class TaskEndpoint:
         params = request.params
         if not in_task and (params.find(TASK) >= 0 or params.find(b"\\u") >= 0):
             self._without_field(request, found)
-        if found.step is Step.RUN or found.step is Step.FORWARD:
+        step = found.step
+        if step is _RUN or step is _FORWARD:
             return self._run(request, context, found, wish, terms.budget_s)
-        return self._other(request, context, found.step, wish, terms.budget_s)
+        return self._other(request, context, step, wish, terms.budget_s)
 
     def _without_field(self, request: Request, found: Plan) -> None:
         """Remove the wish for a task from a call that its own server must not see as one."""

@@ -56,7 +56,18 @@ TRANSITIONS: Mapping[TaskState, frozenset[TaskState]] = {
 
 def new_key() -> str:
     """Return a new idempotency key."""
-    return os.urandom(16).hex()
+    try:
+        return _spare_keys.pop()
+    except IndexError:  # the system's generator is asked for many at once
+        drawn = os.urandom(16 * _KEYS_AT_ONCE).hex()
+        _spare_keys.extend(drawn[at : at + 32] for at in range(32, len(drawn), 32))
+        return drawn[:32]
+
+
+_KEYS_AT_ONCE = 64
+_spare_keys: list[str] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_spare_keys.clear)
 
 
 def agent_principal(id: str) -> str:
