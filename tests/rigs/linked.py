@@ -1,7 +1,8 @@
 """Runs a command of Portico in a program with links: `linked.py LINKS COMMAND...`.
 
 LINKS is `noop`, a link that passes everything on, or `hiding`, which hides all that is not called
-open. The others expect servers with the tools `echo` and `get-sum`, such as server-everything.
+open. `approves-late` gets every answer after the time for it. The others expect servers with the
+tools `echo` and `get-sum`, such as server-everything.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import portico
 from examples.approve import link as approves
 from examples.redact import links as redacts
 from portico import Answer, Context, Handler, Link, McpError, Offer, Only, Request, Response
+from portico.chain import link_rounds
 
 
 def noop(next: Handler) -> Handler:
@@ -124,6 +126,21 @@ def twice(next: Handler) -> Handler:
     return handle
 
 
+def hurries(next: Handler) -> Handler:
+    """Ask before each call, and do not wait long for the answer."""
+
+    async def handle(request: Request, context: Context) -> Response:
+        if request.method == "tools/call":
+            try:
+                async with asyncio.timeout(0.5):
+                    await context.elicit("Now?", {})
+            except TimeoutError:
+                raise McpError("nobody answered in time", code=-31000) from None
+        return await next(request, context)
+
+    return handle
+
+
 OPEN = ["*open*"]
 LINKS: dict[str, Link | list[Link]] = {
     "noop": noop,
@@ -133,6 +150,8 @@ LINKS: dict[str, Link | list[Link]] = {
     "refuses": refuses,
     "redacts": redacts,
     "approves": approves,
+    "approves-late": approves,
+    "hurries": hurries,
     "adds": Adds(),
     "shadows": Shadows(),
     "raises": Raises(),
@@ -144,6 +163,8 @@ COMMANDS = {"run": portico.run, "wrap": portico.wrap, "serve": portico.serve}
 
 def main(links: str, command: str, *words: str) -> int:
     """Run it; the exit code."""
+    if links == "approves-late":
+        vars(link_rounds)["ROUND_TTL_S"] = -1.0
     found = LINKS[links]
     return COMMANDS[command](*words, links=found if isinstance(found, list) else [found])
 

@@ -27,6 +27,9 @@ def tasks_server() -> list[str]:
 class Doors:
     """Running Porticos and connected clients, each started when it is first needed."""
 
+    server = staticmethod(tasks_server)
+    """The command line of the server behind the doors."""
+
     def __init__(self, folder: Path, by: Sequence[str] = PLAIN, **gateway: Any) -> None:
         """`by` is what runs Portico; `gateway` are settings of the gateway."""
         self._folder = folder
@@ -57,11 +60,11 @@ class Doors:
         if door == "wrap-stdio":
             home = self._folder / f"{door}-{era}-{server}"
             client = FollowingPipes(
-                home, "--era", server, "--", *tasks_server(), by=self._by, **more
+                home, "--era", server, "--", *self.server(), by=self._by, **more
             )
         elif door.endswith("-stdio"):
             home = self._folder / f"{door}-{era}"
-            client = FollowingPipes(home, words=self._serve(home), **more)
+            client = FollowingPipes(home, words=self.serve(home), **more)
         else:
             return self.stack.enter_context(self.visitor(door, era, server))
         self.stack.enter_context(client)
@@ -98,16 +101,17 @@ class Doors:
 
     def _wrap(self, era: str) -> Wrap:
         if era not in self._porticos:
-            made = Wrap(self._folder / era, "--era", era, "--", *tasks_server(), by=self._by)
+            made = Wrap(self._folder / era, "--era", era, "--", *self.server(), by=self._by)
             self._porticos[era] = self.stack.enter_context(made)
         return self._porticos[era]
 
     def config(self) -> Path:
         path = self._folder / "portico.toml"
         if not path.exists():
-            servers = {era: command(tasks_server(), era=era) for era in ERAS}
+            servers = {era: command(self.server(), era=era) for era in ERAS}
             written(path, servers, gateway=self._settings)
         return path
 
-    def _serve(self, home: Path) -> list[str]:
+    def serve(self, home: Path) -> list[str]:
+        """The command line of the gateway over stdio."""
         return serve_command(home, self.config(), by=self._by)

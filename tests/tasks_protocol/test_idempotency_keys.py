@@ -115,7 +115,7 @@ def test_a_server_of_the_other_era_gets_the_key_of_each_call(
 @pytest.mark.parametrize(
     "forged",
     [
-        KEY[:-1] + r'\",x',
+        KEY[:-1] + r"\",x",
         KEY[:10] + '","x":"' + KEY[:15],
         KEY + '","' + IDEMPOTENCY_KEY + '":"again',
     ],
