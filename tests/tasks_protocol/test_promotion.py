@@ -21,12 +21,13 @@ PLAIN: dict[str, Any] = {"elicitation": {"form": {}}}
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway whose servers may take half a second; `patient` may take longer."""
+    """A gateway whose servers may take half a second; two patient ones may take longer."""
     home = tmp_path_factory.mktemp("promotion")
     # Calls of several clients are at the legacy server when it sends its first question.
     per_client = {"legacy": {"sharing": "per-client"}}
     servers = {era: command(tasks_server(), era=era, **per_client.get(era, {})) for era in ERAS}
     servers["patient"] = command(tasks_server(), era="modern", sync_budget_s=600)
+    servers["patient-legacy"] = command(tasks_server(), era="legacy", sync_budget_s=600)
     tables = {"gateway": {"expose": "all", "sync_budget_s": 0.5}}
     with Gateway(home, written(home / "portico.toml", servers, **tables)) as ready:
         yield ready
@@ -231,7 +232,7 @@ def test_a_promoted_call_goes_on_when_its_window_is_closed(tmp_path: Path) -> No
 def test_a_tool_that_runs_only_as_a_task_can_be_executed_by_every_client(
     gateway: Gateway, era: str
 ) -> None:
-    for client in connected(gateway, era, "legacy", PLAIN):
+    for client in connected(gateway, era, "patient-legacy", PLAIN):
         client.executes = True
         result = plainly(client, "failing_job")
         assert (text(result), result["isError"]) == ("the job failed", True)

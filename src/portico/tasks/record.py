@@ -58,7 +58,7 @@ def new_key() -> str:
     """Return a new idempotency key."""
     try:
         return _spare_keys.pop()
-    except IndexError:  # the system's generator is asked for many at once
+    except IndexError:  # one request to the system's generator for many keys
         drawn = os.urandom(16 * _KEYS_AT_ONCE).hex()
         _spare_keys.extend(drawn[at : at + 32] for at in range(32, len(drawn), 32))
         return drawn[:32]
