@@ -99,7 +99,7 @@ unit: .venv/.stamp ## the fast tests only
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
 test: setup agents wasm-tools check ## everything: checks, unit tests and the slow suites
-	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap && command -v tmux; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap tmux)
+	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap && command -v tmux && command -v systemd-analyze; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap tmux systemd)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
 
 # One at a time: each wants the machine for itself.

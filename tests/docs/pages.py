@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 def pages() -> list[str]:
     """Every page, by its path from the root."""
-    front = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+    front = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
     return [*front, *sorted(str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md"))]
 
 
