@@ -46,6 +46,10 @@ class Approvals:
         accepted = set() if before is None else set(before.wishes)
         return [one for one in wishes if one not in accepted]
 
+    def is_known(self, bundle: BundleReader) -> bool:
+        """True if exactly this bundle was approved."""
+        return self._read(bundle.digest) is not None
+
     def accept(self, bundle: BundleReader, origin: str) -> None:
         """Approve all wishes of a bundle, and of each bundle in it; raises OSError."""
         make_private(self._folder)
@@ -76,10 +80,8 @@ def _with_inner(bundle: BundleReader) -> Iterable[BundleReader]:
 
 
 def wish_text(wish: Wish) -> str:
-    """Return a wish in words."""
+    """Return a wish other than that of code in words."""
     what, value = wish.kind, wish.value
-    if what == "python":
-        return f"{wish.path}: {NO_SANDBOX}"
     if what == "program":
         return f"{wish.path}: starts a program of the bundle: {shlex.join(value[:-1])}"
     if what == "command":
@@ -92,5 +94,9 @@ def wish_text(wish: Wish) -> str:
 
 
 def wish_lines(wishes: Iterable[Wish]) -> list[str]:
-    """Return wishes in words, one on each line, safe to print."""
-    return [printable(wish_text(one)) for one in wishes]
+    """Return wishes in words, safe to print; all wishes of code share one line."""
+    found = list(wishes)
+    code = list(dict.fromkeys(one.path for one in found if one.kind == "python"))
+    lines = [f"{', '.join(code)}: {NO_SANDBOX}"] if code else []
+    lines += [wish_text(one) for one in found if one.kind != "python"]
+    return [printable(line) for line in lines]

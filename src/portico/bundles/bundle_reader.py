@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -31,9 +32,11 @@ from portico.bundles.layout import (
     size_in,
 )
 from portico.model.errors import PorticoError
-from portico.state.files import make_private
+from portico.state.files import dated, make_private
 
 _CHUNK = 1024 * 1024
+_STALE_S = 3600
+"""An older draft has lost its writer."""
 _HEADER_SIZE = LOCAL_SIZE + len(MANIFEST)
 _ZIP = "its bytes are not those that its manifest describes: it was changed or damaged"
 _AGAIN = "get it again"
@@ -225,6 +228,7 @@ def unpacked(bundle: BundleReader, folder: str) -> str:
         if _is_whole(bundle, place):
             return place
         make_private(folder)
+        _remove_old_drafts(folder)
         _unpack(bundle, place)
     except OSError as error:
         how = "make room, or set PORTICO_HOME to another folder"
@@ -246,6 +250,13 @@ def _is_whole(bundle: BundleReader, place: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _remove_old_drafts(folder: str) -> None:
+    """Remove what processes left that were killed."""
+    for at, path in dated(folder, ".draft"):
+        if time.time() - at > _STALE_S:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _unpack(bundle: BundleReader, place: str) -> None:

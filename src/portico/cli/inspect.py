@@ -38,6 +38,12 @@ def main(argv: list[str]) -> int:
     resolvers = default_resolvers(ConfigAliases(options.config))
     components = components_of(asyncio.run(resolve_components(options.component, (), resolvers)))
     check_options(parser, options, *components)
+    if options.verify and any(one.kind != "bundle" for one in components):
+        parser.error("--verify is for bundles")
+    if len(components) == 1 and components[0].kind == "bundle":
+        from portico.console.bundle_page import show_bundle
+
+        return show_bundle(components[0].path, verify=options.verify, as_json=options.json)
     if len(components) == 1:
         return run(_inspect_one(components[0], options))
     return run(_inspect_chain(components, options))
@@ -96,9 +102,10 @@ def _parser() -> Parser:
         epilog="example: portico inspect 'npx -y @modelcontextprotocol/server-everything'",
     )
     add = parser.add_argument
-    what = "server.py, tools.json, a URL, a quoted command or a configured server"
+    what = "server.py, tools.json, a bundle, a URL, a quoted command or a configured server"
     add("component", nargs="*", metavar="COMPONENT", help=what)
     add("--static", action="store_true", help="start nothing; show only the facts in the files")
+    add("--verify", action="store_true", help="compare every byte of a bundle with its digests")
     parser.add_config()
     add_options(parser)
     return parser

@@ -79,7 +79,7 @@ async def inspect(component: Component, options: argparse.Namespace) -> Inspecte
         found.lists = definitions(component.path)
     elif component.kind == "python" and found.facts.problem:
         raise PorticoError(found.facts.problem)
-    elif not options.static and not found.is_middleware:
+    elif not options.static and not found.is_middleware and component.kind != "bundle":
         await _start(found, options)
     return found
 
@@ -121,8 +121,8 @@ def _role(component: Component, facts: SourceFacts) -> str:
         return "a server at a URL"
     if component.kind == "command":
         return "a program"
-    if component.kind == "definitions":
-        return "definitions"
+    if component.kind in ("definitions", "bundle"):
+        return "definitions" if component.kind == "definitions" else "a bundle"
     if facts.is_middleware_only:
         return "middleware"
     if facts.links and facts.servers:

@@ -20,6 +20,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "portico.cli.servers",
         "list, add, remove, test or refresh servers, or log in at them",
     ),
+    "compose": ("portico.authoring.compose_command", "write components to one file, a bundle"),
+    "approve": ("portico.authoring.approve_command", "allow the rights that a bundle needs"),
     "init": (
         "portico.setup.init_command",
         "start here: import servers, and add Portico to clients",

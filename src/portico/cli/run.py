@@ -30,6 +30,7 @@ class _Options(DoorOptions):
         self.agents = False
         self.transport: str | None = None
         self.listen: str | None = None
+        self.stdio = False
 
     @property
     def has_one_client(self) -> bool:
@@ -56,7 +57,9 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     if options.agents:
         return _serve(options, agents_factory(options.config, tuple(links)), out)
     try:
-        return _serve(options, _app(options, _composer(options), tuple(links)), out)
+        from portico.console.run_components import composer_of
+
+        return _serve(options, _app(options, composer_of(options), tuple(links)), out)
     except LoadError as error:
         report_failure(error)
         return 1
@@ -120,26 +123,6 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
         return AgentsApp(config, state_folder(), links)
 
     return counted(len(config.entries), "agent"), make
-
-
-def _composer(options: _Options) -> "Composer":
-    import asyncio
-
-    from portico.components.aliases import ConfigAliases
-    from portico.components.composition import Composer
-    from portico.components.cycles import enter
-    from portico.components.resolution import (
-        components_of,
-        default_resolvers,
-        resolve_components,
-        with_handlers,
-    )
-
-    resolvers = default_resolvers(ConfigAliases(options.config))
-    found = asyncio.run(resolve_components(options.component, options.override, resolvers))
-    components = with_handlers(components_of(found), options.handlers)
-    enter(components)
-    return Composer(components)
 
 
 def _composed(
@@ -206,8 +189,8 @@ def _parser() -> "Parser":
     )
     add = parser.add_argument
     what = (
-        "server.py, server.py:NAME, tools.json, a quoted command, a URL or the name of a "
-        "configured server; NAME=... names it"
+        "server.py, server.py:NAME, tools.json, a bundle, a quoted command, a URL or the name of "
+        "a configured server, component or profile; NAME=... names it"
     )
     add("component", nargs="+", metavar="COMPONENT", help=what)
     add("--agents", action="store_true", help="serve the agents of the config, and nothing else")
@@ -223,6 +206,9 @@ def _parser() -> "Parser":
     add("--watch", action="store_true", help=what)
     parser.add_config()
     add_door(add)
+    add(
+        "--stdio", action="store_true", help="serve stdio, also a bundle made for another transport"
+    )
     add_transport(add)
     add("--name", help="name of the server (default: its own name)")
     return parser

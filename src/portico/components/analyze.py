@@ -76,6 +76,28 @@ def _facts(path: str, variable: str) -> SourceFacts:
     )
 
 
+def files_beside(path: str) -> list[str]:
+    """Return a Python file and the files of all modules beside it that it imports."""
+    found = [path]
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        imported = _imports(path, _parse(path))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return found
+    for one in imported:
+        if one.origin == "beside":
+            module = os.path.join(folder, f"{one.name}.py")
+            found += [module] if os.path.isfile(module) else _files_below(folder, one.name)
+    return found
+
+
+def _files_below(folder: str, name: str) -> Iterator[str]:
+    """Yield all files of a package, without those that Python or an editor made."""
+    for where, folders, files in os.walk(os.path.join(folder, name)):
+        folders[:] = sorted(one for one in folders if one != "__pycache__" and one[0] != ".")
+        yield from (os.path.join(where, one) for one in sorted(files) if one[0] != ".")
+
+
 def _parse(path: str) -> ast.Module:
     from warnings import catch_warnings, simplefilter
 

@@ -17,7 +17,7 @@ from portico.model.wording import close_matches, did_you_mean, is_nearly_url, pr
 if TYPE_CHECKING:
     from portico.config.schema import ServerEntry
 
-ComponentKind = Literal["python", "definitions", "command", "url"]
+ComponentKind = Literal["python", "definitions", "command", "url", "bundle"]
 
 _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
@@ -30,7 +30,7 @@ _NAMED = r"(?s)([A-Za-z0-9_-]+)=(.+)"
 _ASSIGNED = r"[A-Z_][A-Z0-9_]*"
 """The name of an environment variable, as opposed to that of a component."""
 _VARIABLE = r"(?s)(.+):([^\W\d]\w*)"
-_FILE_NAME = r"[^\s]+\.(py|json|wasm)(:\w+)?|\.{0,2}/\S+"
+_FILE_NAME = r"[^\s]+\.(py|json|wasm|portico)(:\w+)?|\.{0,2}/\S+"
 """An argument that must be meant as a file, even if there is none."""
 _SDK = rb"(?m)^\s*(?:from|import)\s+(?:mcp|fastmcp)\b"
 _OURS = (
@@ -43,6 +43,7 @@ _TOML = rb"\[\[?\s*[\w\"'][^\]\n{},]*\]"
 _PROGRAM = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """The first bytes of a file that the system can execute."""
 _WASM = b"\0asm"
+_ZIP = b"PK\3\4"
 
 
 class ComponentError(PorticoError):
@@ -67,7 +68,7 @@ class Component(Struct, frozen=True, kw_only=True):
     argument: str
     """The component as the user wrote it, for messages."""
     path: str = ""
-    """The file of a `python` or `definitions` component."""
+    """The file of a `python`, `definitions` or `bundle` component."""
     variable: str = ""
     """The variable in a Python file; empty to find it."""
     handlers: str = ""
@@ -177,6 +178,8 @@ def _file(argument: str, path: str, variable: str) -> Component:
     head = read_head(path)
     if head.startswith(_WASM):
         raise ComponentError(f"{_shown(path)}: WebAssembly components are not supported yet")
+    if head.startswith(_ZIP):
+        return _bundle(argument, path, head)
     kind = _kind_of(path, head, variable)
     if variable and kind != "python":
         what = "only a Python file that uses Portico has variables"
@@ -187,6 +190,15 @@ def _file(argument: str, path: str, variable: str) -> Component:
         argv = (program,) if runs else (sys.executable, program)
         return Component(name=_stem(path), kind=kind, argument=argument, argv=argv)
     return Component(name=_stem(path), kind=kind, argument=argument, path=path, variable=variable)
+
+
+def _bundle(argument: str, path: str, head: bytes) -> Component:
+    from portico.bundles.bundle_reader import is_bundle
+
+    if not is_bundle(head):
+        how = "give a file that `portico compose` wrote; for an .mcpb, use `portico servers add`"
+        raise ComponentError(f"{_shown(path)}: a zip file of another program, not a bundle; {how}")
+    return Component(name=_stem(path), kind="bundle", argument=argument, path=path)
 
 
 def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:

@@ -48,7 +48,7 @@ def grants_of(
     if component.kind == "definitions" and not own_process:
         return Grants("none")
     folder = os.getcwd()
-    if component.is_file and not own_process:
+    if component.is_file and component.kind != "bundle" and not own_process:
         return Grants("portico", folder, tuple(sorted(os.environ)))
     given = dict(added or {}) if entry is None else dict(entry.env)
     passed = dict(os.environ) if entry is None else clean(os.environ)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -96,15 +97,32 @@ def default_resolvers(aliases: ConfigAliases, *, as_files: bool = False) -> list
     return [ProfileResolver(aliases), names, NoRegistryResolver()]
 
 
+class OpenBundles(Protocol):
+    """Replaces the bundles among entries by their components."""
+
+    async def expand(
+        self, entries: Sequence[RequestedComponent], *, is_all: bool = True
+    ) -> list[RequestedComponent]:
+        """Return the entries without bundles; raises PorticoError."""
+        ...
+
+
 async def resolve_components(
-    arguments: Sequence[str], overrides: Iterable[str], resolvers: Sequence[Resolver]
+    arguments: Sequence[str],
+    overrides: Iterable[str],
+    resolvers: Sequence[Resolver],
+    bundles: OpenBundles | None = None,
 ) -> list[RequestedComponent]:
     """Return the entries of a command line, each with a name of its own; raises ComponentError.
 
-    An override `NAME=COMPONENT` replaces the component of that name.
+    An override `NAME=COMPONENT` replaces the component of that name. Without `bundles`, a bundle is
+    one component.
     """
     found: dict[str, RequestedComponent] = {}
-    for entry in await resolve_entries(entries_of(arguments), resolvers):
+    entries = await resolve_entries(entries_of(arguments), resolvers)
+    if bundles is not None:
+        entries = await bundles.expand(entries)
+    for entry in entries:
         component = _component(entry)
         other = found.get(component.name)
         if other is not None:
@@ -119,9 +137,13 @@ async def resolve_components(
             near = did_you_mean(close_matches(name, found))
             hint = near or f"the components are {', '.join(found)}"
             raise ComponentError(f"--override: there is no component {name[:80]!r}; {hint}")
-        [found[name]] = await resolve_entries(
-            [RequestedComponent(argument=argument, name=name)], resolvers
-        )
+        requested = RequestedComponent(argument=argument, name=name)
+        entries = await resolve_entries([requested], resolvers)
+        if bundles is not None:
+            entries = await bundles.expand(entries, is_all=False)
+        if len(entries) != 1:
+            raise ComponentError(f"--override: {argument} has {len(entries)} components; give one")
+        found[name] = entries[0]
     return list(found.values())
 
 

@@ -1,0 +1,1 @@
+"""Making components: new projects, bundles, aliases and profiles."""

@@ -1,0 +1,49 @@
+"""`portico approve`: allow the rights of a bundle, for clients that have no terminal."""
+
+import os
+import sys
+
+from portico.bundles.approvals import Approvals, wish_lines
+from portico.bundles.bundle_reader import open_bundle_file
+from portico.config.paths import state_folder
+from portico.console.bundle_approval import accept_bundle, show_wishes
+from portico.console.dialog import Declined, Dialog
+from portico.console.render import Screen
+from portico.console.usage import Parser
+
+
+def main(argv: list[str]) -> int:
+    """Show the rights of a bundle, ask, and remember them."""
+    options = _parser().parse_args(argv)
+    origin = os.path.realpath(options.bundle)
+    with open_bundle_file(options.bundle) as bundle:
+        bundle.verify()
+        missing = Approvals(state_folder()).missing(bundle, origin)
+        if not missing:
+            what = (
+                "all rights are approved already" if bundle.contents.wishes else "needs no rights"
+            )
+            Screen(sys.stdout).print(f"{options.bundle}: {what}")
+            return 0
+        dialog = Dialog(yes=options.yes)
+        show_wishes(dialog.out, options.bundle, wish_lines(missing))
+        if not options.yes and not sys.stdin.isatty():
+            raise Declined("nothing was changed: there is no terminal to ask at; add --yes")
+        if dialog.choose("Allow this? [y]es, [n]o: ", "yn" if options.yes else "ny") != "y":
+            raise Declined("nothing was changed")
+        accept_bundle(bundle, origin)
+        dialog.out.print("approved")
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="portico approve",
+        description="Show the rights that a bundle needs, such as commands that it starts and "
+        "Python code without a sandbox, and allow them on this machine. `portico run` "
+        "prompts for the same at a terminal; a client has none.",
+        epilog="example: portico approve server.portico",
+    )
+    parser.add_argument("bundle", metavar="BUNDLE", help="a file that `portico compose` wrote")
+    parser.add_argument("--yes", "-y", action="store_true", help="allow them without a question")
+    return parser

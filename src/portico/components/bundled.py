@@ -1,0 +1,148 @@
+"""Opens the bundles among components: verified, approved and unpacked before anything runs.
+
+A bundle alone is served as it was composed. Beside other components it is one component in its own
+process, unless it is middleware: then its components are put in the chain.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from portico.bundles.bundle_reader import BundleReader, open_bundle_file, unpacked
+from portico.bundles.contents import BundleContents, BundledComponent, BundleError
+from portico.components.classify import Component
+from portico.components.resolver import RequestedComponent
+from portico.config.names import valid_name
+from portico.config.paths import cache_folder
+from portico.config.schema import ServerEntry
+from portico.state.report import report
+
+_RUN = ("-P", "-m", "portico", "run")
+_UNPACKED = "components"
+
+
+class Approve(Protocol):
+    """The operator's decision about the rights of a bundle."""
+
+    def __call__(self, bundle: BundleReader, path: str, origin: str) -> None:
+        """Return if they are approved; raises BundleError if not."""
+        ...
+
+
+class BundleOpener:
+    """Replaces bundles by their components."""
+
+    def __init__(self, approve: Approve) -> None:
+        self._approve = approve
+        self.alone: BundleContents | None = None
+        """The contents of a bundle that is served alone, as it was composed."""
+        self.folder = ""
+        """The folder with the files of that bundle."""
+
+    async def expand(
+        self, entries: Sequence[RequestedComponent], *, is_all: bool = True
+    ) -> list[RequestedComponent]:
+        """Return the entries, without bundles; raises BundleError.
+
+        With `is_all`, there are no other components.
+        """
+        if is_all and len(entries) == 1 and is_bundle_entry(entries[0]):
+            return self._open_alone(entries[0])
+        return [one for entry in entries for one in self._open_beside(entry)]
+
+    def _open_alone(self, entry: RequestedComponent) -> list[RequestedComponent]:
+        contents, self.folder = self._open(entry)
+        self.alone = contents
+        found = [_inner(entry, one, self.folder) for one in contents.components]
+        if len(found) == 1 and is_bundle_entry(found[0]) and _is_plain(contents):
+            return self._open_alone(found[0])
+        return [one for inner in found for one in self._open_beside(inner)]
+
+    def _open_beside(self, entry: RequestedComponent) -> list[RequestedComponent]:
+        """Return the components of middleware, or a command that runs the bundle."""
+        if not is_bundle_entry(entry):
+            return [entry]
+        contents, folder = self._open(entry)
+        component = entry.component
+        assert component is not None, "it is resolved"
+        if not contents.is_middleware:
+            argv = (sys.executable, *_RUN, component.path)
+            return [
+                replace(entry, component=replace(component, kind="command", path="", argv=argv))
+            ]
+        found = []
+        for one in contents.components:
+            inner = _inner(entry, one, folder)
+            found += self._open_beside(_renamed(inner, f"{component.name}-{one.name}"))
+        return found
+
+    def _open(self, entry: RequestedComponent) -> tuple[BundleContents, str]:
+        """Verify, approve and unpack a bundle; return its contents and the folder of its files."""
+        assert entry.component is not None, "it is resolved"
+        path = entry.component.path
+        with open_bundle_file(path) as bundle:
+            bundle.verify()
+            self._approve(bundle, path, entry.origin or os.path.realpath(path))
+            place = unpacked(bundle, os.path.join(cache_folder(), _UNPACKED))
+            return bundle.contents, place
+
+
+def is_bundle_entry(entry: RequestedComponent) -> bool:
+    """True for a bundle that is not opened yet."""
+    return entry.component is not None and entry.component.kind == "bundle"
+
+
+def _is_plain(contents: BundleContents) -> bool:
+    """True if a bundle adds nothing to the only component in it."""
+    return not contents.prefixed and contents.transport == "stdio"
+
+
+def _renamed(entry: RequestedComponent, name: str) -> RequestedComponent:
+    assert entry.component is not None, "it is resolved"
+    return replace(entry, component=replace(entry.component, name=valid_name(name)))
+
+
+def _inner(entry: RequestedComponent, one: BundledComponent, folder: str) -> RequestedComponent:
+    return replace(entry, component=component_of(one, folder), via=(*entry.via, entry.argument))
+
+
+def component_of(one: BundledComponent, folder: str) -> Component:
+    """Return a component of a bundle that is unpacked to a folder."""
+
+    def placed(path: str) -> str:
+        return os.path.join(folder, *path.split("/")) if path else ""
+
+    if one.kind == "url":
+        return Component(name=one.name, kind="url", argument=one.url, url=one.url)
+    if one.kind in ("command", "program"):
+        return _command(one, folder)
+    if one.kind == "wasm":
+        raise BundleError(f"{one.name}: this Portico runs no WebAssembly from bundles; update it")
+    path = placed(one.file)
+    return Component(
+        name=one.name,
+        kind=one.kind,  # type: ignore[arg-type]  # those of files are left
+        argument=path,
+        path=path,
+        variable=one.variable,
+        handlers=placed(one.handlers),
+    )
+
+
+def _command(one: BundledComponent, folder: str) -> Component:
+    """Return a server's command, which gets the small environment and the variables it needs."""
+    if one.kind == "program":
+        os.chmod(os.path.join(folder, *one.file.split("/")), 0o700)
+    known = {"{python}": sys.executable}
+    argv = tuple(known.get(word, word.replace("{bundle}", folder)) for word in one.argv)
+    if one.kind == "command":
+        argv = one.argv
+    missing = [name for name in one.variables if name not in os.environ]
+    if missing:
+        report(f"{one.name}: set {', '.join(missing)} in the environment; its server needs it")
+    env = {name: os.environ[name] for name in one.variables if name in os.environ}
+    entry = ServerEntry(name=one.name, command=argv[0], args=argv[1:], env=env)
+    return Component(name=one.name, kind="command", argument=one.name, argv=argv, entry=entry)

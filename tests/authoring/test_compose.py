@@ -1,0 +1,497 @@
+"""`portico compose`, and `run`, `inspect` and `approve` of what it wrote: real processes."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.observed import portico
+from tests.support.running import WAIT_S, free_port
+from tests.support.tmux import tmux
+from tests.wrap.standing import until
+
+CALC = '''
+from portico import Server
+import helpers
+import shapes.circle
+
+server = Server("calc", version="1.2")
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return helpers.plus(a, b)
+'''
+GUARD = """
+def on_call(call, next):
+    call.arguments["b"] = 40
+    return next(call)
+"""
+RUN = f"{sys.executable} -m portico run"
+WORDS = {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}
+HANDLERS = "def hello(arguments, context):\n    return 'hello from the bundle'\n"
+OTHER_SDK = """
+from mcp.server import MCPServer
+import words
+server = MCPServer("other")
+
+@server.tool()
+def shout(text: str) -> str:
+    return words.loud(text)
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with components of every plain kind."""
+    made = tmp_path / "work"
+    made.mkdir()
+    (made / "calc.py").write_text(CALC)
+    (made / "helpers.py").write_text("def plus(a, b):\n    return a + b\n")
+    (made / "shapes").mkdir()
+    (made / "shapes/__init__.py").write_text("")
+    (made / "shapes/circle.py").write_text("SIDES = 0\n")
+    (made / "shapes/data.txt").write_text("round")
+    (made / "guard.py").write_text(GUARD)
+    (made / "words.json").write_text(json.dumps(WORDS))
+    (made / "functions.py").write_text(HANDLERS)
+    (made / "unused.py").write_text("raise SystemExit('never imported')\n")
+    return made
+
+
+def done(folder: Path, *words: str | Path, code: int = 0) -> str:
+    """Run a command to its end; return what it printed."""
+    ran = portico(folder.parent, *map(str, words))
+    assert ran.returncode == code, ran.stderr + ran.stdout
+    return ran.stdout + ran.stderr
+
+
+def call(folder: Path, target: str | Path, tool: str, **arguments: object) -> str:
+    """Call a tool of a bundle in a process of its own."""
+    return done(folder, "call", str(target), tool, json.dumps(arguments)).strip()
+
+
+def composed(folder: Path, *words: str | Path, name: str = "one.portico") -> Path:
+    done(folder, "compose", *words, "-o", folder / name)
+    return folder / name
+
+
+def stranger(folder: Path) -> Path:
+    """A machine that has approved nothing, and has none of the files but the bundles."""
+    made = folder.parent / "elsewhere" / "work"
+    made.mkdir(parents=True)
+    for one in folder.glob("*.portico"):
+        shutil.copy(one, made)
+    for one in folder.iterdir():
+        if one.suffix in (".py", ".json"):
+            one.unlink()
+    return made
+
+
+def test_a_bundle_serves_the_same_elsewhere(folder: Path) -> None:
+    composed(
+        folder,
+        *(folder / "guard.py", folder / "calc.py", folder / "words.json"),
+        *("--handlers", folder / "functions.py"),
+    )
+    away = stranger(folder)
+    bundle = away / "one.portico"
+    done(away, "approve", bundle, "--yes")
+    assert call(away, bundle, "add", a=2, b=1) == "42"
+    assert call(away, bundle, "hello") == "hello from the bundle"
+    kept = away.parent / "home/cache/components"
+    names = {path.name for path in kept.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert names == {
+        *("calc.py", "helpers.py", "__init__.py", "circle.py", "data.txt"),
+        *("guard.py", "words.json", "functions.py"),
+    }
+
+
+def test_the_same_input_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    made = []
+    for number, (umask, zone) in enumerate([(0o022, "UTC"), (0o077, "Asia/Tokyo")]):
+        place = tmp_path / f"place-{number}" / ("deep/" * number) / "work"
+        shutil.copytree(folder, place)
+        for index, path in enumerate(sorted(place.rglob("*.py"))):
+            os.utime(path, (index + number * 1e8,) * 2)
+            path.chmod(0o600 if number else 0o755)
+        words = ["guard.py", "calc.py", "words.json", "echo hi", "-o", "one.portico", "--prefix"]
+        subprocess.run(
+            [sys.executable, "-m", "portico", "compose", *words],
+            cwd=place,
+            env={**os.environ, "PORTICO_HOME": str(tmp_path / f"h{number}"), "TZ": zone},
+            umask=umask,
+            check=True,
+            capture_output=True,
+            timeout=WAIT_S,
+        )
+        made.append((place / "one.portico").read_bytes())
+        assert (place / "one.portico").stat().st_mode & 0o777 == 0o644
+    assert made[0] == made[1]
+    for secret in (os.fsencode(tmp_path), b"place-", b"unused"):
+        assert secret not in made[0]
+
+
+def test_a_stranger_is_asked_before_code_or_commands_run(folder: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    composed(folder, folder / "calc.py", f"shell=sh -c 'touch {mark}'")
+    away = stranger(folder)
+    bundle = away / "one.portico"
+    said = done(away, "run", bundle, code=1)
+    assert "it needs rights that are not approved here" in said
+    assert f"run `portico approve {bundle}` to allow it" in said
+    assert "calc: runs Python code without a sandbox: it can read and change your files" in said
+    assert f"shell: starts the command: sh -c 'touch {mark}'" in said
+    assert not mark.exists()
+    assert not (away.parent / "home/cache/components").exists()
+    assert "there is no terminal to ask at; add --yes" in done(away, "approve", bundle, code=1)
+
+
+def test_a_person_is_asked_at_the_terminal(folder: Path, tmp_path: Path) -> None:
+    composed(folder, folder / "calc.py")
+    away = stranger(folder)
+    home = {"PORTICO_HOME": str(away.parent / "home"), "PATH": os.environ["PATH"]}
+    command = f"{sys.executable} -m portico run one.portico"
+    for answer, shown in (
+        ("n", "portico: one.portico: not allowed, so nothing of it was run"),
+        ("y", "portico: serving calc over stdio"),
+    ):
+        with tmux(tmp_path, away, home) as terminal:
+            terminal.type(command)
+            terminal.until("Allow this? [y/N]")
+            terminal.type(answer)
+            terminal.until(shown)
+    assert call(away, away / "one.portico", "add", a=2, b=1) == "3"
+
+
+def test_only_changed_wishes_are_asked_for_again(folder: Path) -> None:
+    def compose(*words: str | Path) -> None:
+        done(folder, "compose", *words, "-o", folder / "one.portico", "--force")
+
+    command = f"echo={sys.executable} -c pass"
+    compose(folder / "words.json", command)
+    away = folder.parent / "elsewhere" / "work"
+    away.mkdir(parents=True)
+    bundle = away / "one.portico"
+
+    def approved(*, code: int = 0) -> str:
+        shutil.copy(folder / "one.portico", bundle)
+        return done(away, "approve", bundle, *(["--yes"] if not code else []), code=code)
+
+    assert "echo: starts the command" in approved()
+    (folder / "words.json").write_text(json.dumps({"tools": []}))
+    compose(folder / "words.json", command)
+    assert "all rights are approved already" in approved()
+    compose(folder / "words.json", f"{command} more")
+    said = approved(code=1)
+    assert "echo: starts the command" in said
+    assert "-c pass more" in said
+
+
+def test_a_bundle_without_code_needs_no_approval(folder: Path) -> None:
+    composed(folder, folder / "words.json")
+    away = stranger(folder)
+    assert "needs no rights" in done(away, "approve", away / "one.portico")
+    listed = json.loads(done(away, "inspect", f"{RUN} {away}/one.portico", "--json"))
+    assert [one["name"] for one in listed["tools"]] == ["hello"]
+
+
+def test_a_bundle_with_middleware_last_is_middleware(folder: Path) -> None:
+    composed(folder, folder / "guard.py", name="mw.portico")
+    bundle = composed(folder, folder / "mw.portico", folder / "calc.py")
+    assert call(folder, bundle, "add", a=2, b=1) == "42"
+    beside = f"{sys.executable} -m portico run {folder}/mw.portico {folder}/calc.py"
+    assert call(folder, beside, "add", a=3, b=1) == "43"
+    said = done(folder, "run", folder / "mw.portico", code=1)
+    assert "nothing is behind this middleware" in said
+
+
+def test_bundles_hold_bundles_eight_deep(folder: Path) -> None:
+    made = composed(folder, folder / "calc.py", name="d0.portico")
+    for depth in range(1, 9):
+        made = composed(folder, made, name=f"d{depth}.portico")
+    assert call(folder, made, "add", a=1, b=2) == "3"
+    said = done(folder, "compose", made, "-o", folder / "d9.portico", code=1)
+    assert "it holds bundles more than 8 deep" in said
+    assert not (folder / "d9.portico").exists()
+
+
+def test_an_inner_server_keeps_its_own_names_and_links(folder: Path) -> None:
+    composed(folder, folder / "guard.py", folder / "calc.py", name="inner.portico")
+    other = folder / "other.py"
+    other.write_text(CALC.replace("add(", "plus("))
+    bundle = composed(folder, "maths=" + str(folder / "inner.portico"), other, "--prefix")
+    assert call(folder, bundle, "maths__add", a=2, b=1) == "42"
+    assert call(folder, bundle, "other__plus", a=2, b=1) == "3"
+    shown = done(folder, "inspect", bundle, "--verify")
+    assert "every byte verified" in shown
+    assert "maths/guard, maths/calc" in shown or "other, maths/guard, maths/calc" in shown
+
+
+def test_inspect_shows_a_bundle_and_runs_nothing(folder: Path, tmp_path: Path) -> None:
+    (folder / "calc.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CALC}")
+    bundle = composed(folder, folder / "calc.py", "https://example.com/mcp", "-t", "http:8123")
+    found = json.loads(done(folder, "inspect", bundle, "--json", "--verify"))
+    assert (found["format"], found["transport"], found["verified"]) == (1, "http:8123", True)
+    assert [one["kind"] for one in found["components"]] == ["python", "url"]
+    assert found["components"][0]["interface"] == "python@1"
+    assert not (tmp_path / "ran").exists()
+    damaged = folder / "damaged.portico"
+    damaged.write_bytes(bundle.read_bytes().replace(b"return helpers", b"return hilpers"))
+    said = done(folder, "inspect", damaged, "--verify", code=1)
+    assert "'parts/0/calc.py' in it does not have its digest" in said
+    assert "does not have its digest" in done(folder, "run", damaged, code=1)
+    assert "--verify is for bundles" in done(folder, "inspect", "x=echo", "--verify", code=2)
+
+
+def test_the_transport_is_the_composed_one_unless_another_is_named(folder: Path) -> None:
+    port = free_port()
+    bundle = composed(folder, folder / "calc.py", "-t", f"http:{port}")
+    command = [sys.executable, "-m", "portico", "run", str(bundle)]
+    environ = {**os.environ, "PORTICO_HOME": str(folder.parent / "home")}
+    serving = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL)
+    try:
+        until(lambda: _is_listening(port), "it does not listen")
+        assert call(folder, f"http://127.0.0.1:{port}/mcp", "add", a=1, b=2) == "3"
+        assert call(folder, " ".join([*command, "--stdio"]), "add", a=1, b=2) == "3"
+    finally:
+        serving.terminate()
+        serving.wait(WAIT_S)
+
+
+def _is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_composed_transport_goes_along(folder: Path, tmp_path: Path) -> None:
+    (folder / "own.py").write_text(
+        "import os\nasync def serve(endpoint, address, stop, drain_s):\n"
+        f"    open({str(tmp_path / 'served')!r}, 'w').write(os.path.basename(__file__))\n"
+    )
+    bundle = composed(folder, folder / "calc.py", "--transport", folder / "own.py")
+    found = json.loads(done(folder, "inspect", bundle, "--json"))
+    assert found["transport"] == "parts/0/own.py"
+    assert [one["path"] for one in found["wishes"]] == ["calc", "transport"]
+    away = stranger(folder)
+    done(away, "approve", "-y", away / "one.portico")
+    done(away, "run", away / "one.portico")
+    assert (tmp_path / "served").read_text() == "own.py"
+
+
+def test_overrides_and_profiles_are_composed(folder: Path) -> None:
+    better = folder / "better.py"
+    better.write_text(CALC.replace("helpers.plus(a, b)", "1000"))
+    config = folder.parent / "home/config/portico.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f'[components.sums]\npath = "{folder}/calc.py"\n[profiles.dev]\ncomponents = ["sums"]\n'
+    )
+    bundle = composed(folder, "-p", "dev", "--override", f"sums={better}")
+    assert call(folder, bundle, "add", a=1, b=2) == "1000"
+    found = json.loads(done(folder, "inspect", bundle, "--json"))
+    assert found["components"][0]["overrides"] == "calc.py"
+    assert (
+        call(
+            folder,
+            f"{sys.executable} -m portico run {bundle} --override sums={folder}/calc.py",
+            "add",
+            a=1,
+            b=2,
+        )
+        == "3"
+    )
+    said = done(folder, "compose", "-p", "den", "-o", folder / "x.portico", code=1)
+    assert "there is no profile 'den'; did you mean dev?" in said
+
+
+def test_a_script_of_another_library_is_in_the_bundle(folder: Path) -> None:
+    (folder / "other.py").write_text(OTHER_SDK)
+    (folder / "words.py").write_text("def loud(text):\n    return text.upper()\n")
+    composed(folder, folder / "other.py", folder / "words.json")
+    away = stranger(folder)
+    said = done(away, "run", away / "one.portico", code=1)
+    assert "other: starts a program of the bundle: '{python}' '{bundle}/parts/0/other.py'" in said
+    done(away, "approve", "-y", away / "one.portico")
+    assert call(away, away / "one.portico", "shout", text="hi") == "HI"
+
+
+def test_values_of_variables_are_never_in_a_bundle(folder: Path) -> None:
+    config = folder.parent / "home/config/portico.toml"
+    config.parent.mkdir(parents=True)
+    script = "import os, sys; print(os.environ.get('API_KEY'), file=sys.stderr)"
+    config.write_text(
+        f"[servers.api]\ncommand = {json.dumps(sys.executable)}\n"
+        f"args = ['-c', {json.dumps(script)}]\nenv = {{ API_KEY = 'very-secret' }}\n"
+        "[servers.remote]\nurl = 'https://example.com/mcp'\nheaders = { X = 'very-secret' }\n"
+    )
+    bundle = composed(folder, "api")
+    assert b"very-secret" not in bundle.read_bytes()
+    found = json.loads(done(folder, "inspect", bundle, "--json"))
+    assert found["components"][0]["variables"] == ["API_KEY"]
+    for argument in ("remote", "https://me:very-secret@example.com/mcp"):
+        said = done(folder, "compose", argument, "-o", folder / "two.portico", code=1)
+        assert "secret" in said
+        assert "very-secret" not in said
+
+
+_BLOCKED = """
+import os, sys, time
+real = getattr(os, sys.argv[1])
+def blocked(*arguments, **more):
+    if any("draft" in str(one) for one in (*arguments, *more.values())) or sys.argv[1] == "fsync":
+        print("here", file=sys.stderr, flush=True)
+        time.sleep(600)
+    return real(*arguments, **more)
+setattr(os, sys.argv[1], blocked)
+from portico.cli.main import main
+main(sys.argv[2:])
+"""
+
+
+def killed_at(call: str, folder: Path, *words: str | Path) -> None:
+    """Run a command, and kill it in the middle of this function."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _BLOCKED, call, *map(str, words)],
+        env={**os.environ, "PORTICO_HOME": str(folder.parent / "home")},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert b"here" in process.stderr.readline()
+    process.send_signal(signal.SIGKILL)
+    process.wait(WAIT_S)
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("at", ["fsync", "link"])
+def test_compose_that_is_killed_leaves_nothing_and_works_again(folder: Path, at: str) -> None:
+    words = ("compose", folder / "calc.py", "-o", folder / "one.portico")
+    killed_at(at, folder, *words)
+    assert not (folder / "one.portico").exists()
+    bundle = composed(folder, folder / "calc.py")
+    assert call(folder, bundle, "add", a=1, b=2) == "3"
+
+
+def test_a_replaced_bundle_survives_a_kill(folder: Path) -> None:
+    bundle = composed(folder, folder / "calc.py")
+    before = bundle.read_bytes()
+    killed_at("replace", folder, "compose", folder / "words.json", "-o", bundle, "--force")
+    assert bundle.read_bytes() == before
+
+
+def test_a_first_run_that_is_killed_works_again(folder: Path) -> None:
+    bundle = composed(folder, folder / "calc.py")
+    killed_at("rename", folder, "run", bundle)
+    [left] = (folder.parent / "home/cache/components").iterdir()
+    assert left.name.endswith(".draft")
+    os.utime(left, (0, 0))
+    assert call(folder, bundle, "add", a=1, b=2) == "3"
+    assert not left.exists()
+
+
+def test_a_full_disk_changes_nothing(folder: Path) -> None:
+    (folder / "words.json").write_text(json.dumps({"tools": [], "x": "y" * 100_000}))
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "portico",
+            "compose",
+            str(folder / "words.json"),
+            "-o",
+            "one.portico",
+        ],
+        cwd=folder,
+        env={**os.environ, "PORTICO_HOME": str(folder.parent / "home")},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "one.portico: cannot be written" in ran.stderr
+    assert "nothing was changed" in ran.stderr
+    assert not list(folder.glob("*portico*"))
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("make", "words", "why", "code"),
+    [
+        (lambda f: (f / "out").mkdir(), ["calc.py", "-o", "out"], "out: a folder; give", 1),
+        (lambda f: (f / "out").touch(), ["calc.py", "-o", "out"], "exists already; give", 1),
+        (lambda f: None, ["calc.py", "-o", "none/out"], "there is no folder", 1),
+        (lambda f: None, ["calc.py", "-o", "out", "-t", "http:0"], "is not stdio, http or", 2),
+        (lambda f: None, ["-o", "out"], "give a COMPONENT, or a profile with -p", 2),
+        (lambda f: None, ["ns:calc", "-o", "out"], "a reference to a registry", 1),
+        (lambda f: (f / "bad.py").write_text("def ("), ["bad.py", "-o", "out"], "SyntaxError", 1),
+        (lambda f: (f / "e.portico").touch(), ["e.portico", "-o", "out"], "the file is empty", 1),
+        (lambda f: (f / "e.portico").mkdir(), ["e.portico", "-o", "out"], "a folder, not a", 1),
+        (
+            lambda f: (f / "z.portico").write_bytes(b"PK\3\4" + bytes(60)),
+            ["z.portico", "-o", "out"],
+            "a zip file of another program, not a bundle; give a file that `portico compose`",
+            1,
+        ),
+        (
+            lambda f: (f / "component.toml").write_text(
+                'component = "calc.py"\ninterface = "python@7"\n'
+            ),
+            ["calc.py", "-o", "out"],
+            "made for python@7, and this Portico knows python@1",
+            1,
+        ),
+        (
+            lambda f: (f / "component.toml").write_text(
+                'component = "calc.py"\ninterface = "strange@1"\n'
+            ),
+            ["calc.py", "-o", "out"],
+            "the interface strange@1 is not known; this Portico knows python@1",
+            1,
+        ),
+    ],
+)
+def test_bad_input_is_explained(
+    folder: Path, make: Callable[[Path], object], words: list[str], why: str, code: int
+) -> None:
+    make(folder)
+    existed = (folder / "out").exists()
+    ran = subprocess.run(
+        [sys.executable, "-m", "portico", "compose", *words],
+        cwd=folder,
+        env={**os.environ, "PORTICO_HOME": str(folder.parent / "home")},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (ran.returncode, why in ran.stderr) == (code, True), ran.stderr
+    assert (folder / "out").exists() == existed
+
+
+def test_data_that_a_project_names_is_in_the_bundle(folder: Path) -> None:
+    (folder / "component.toml").write_text(
+        'component = "calc.py"\ninterface = "python@1"\nfiles = ["*.txt"]\n'
+    )
+    (folder / "sum.txt").write_text("77")
+    (folder / "calc.py").write_text(
+        CALC.replace("helpers.plus(a, b)", "int(open(__file__[:-7] + 'sum.txt').read())")
+    )
+    composed(folder, folder / "calc.py")
+    away = stranger(folder)
+    done(away, "approve", "-y", away / "one.portico")
+    assert call(away, away / "one.portico", "add", a=1, b=2) == "77"
