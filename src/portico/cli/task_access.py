@@ -9,10 +9,10 @@ import os
 import sys
 
 from portico import __version__
-from portico.cli.hardening import harden
 from portico.cli.main import embedded
 from portico.console.stderr import keep_stdout, log_to_stderr
 from portico.model.errors import PorticoError
+from portico.process.hardening import harden
 from portico.state.report import report
 from portico.state.stderr import STDERR
 from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE

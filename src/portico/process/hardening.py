@@ -22,7 +22,7 @@ def harden() -> None:
     except (ImportError, OSError, AttributeError):
         done = False
     if not done:
-        print(
+        print(  # noqa: T201
             "portico: cannot close /proc to other processes of this user: prctl failed; "
             "servers can read Portico's environment",
             file=sys.stderr,
