@@ -9,7 +9,7 @@ from wasmtime import Engine, Store, WasiConfig
 from wasmtime.component import Component, Func, Linker, Record
 
 from portico.wasm.exports import Exports
-from portico.wasm.wasmcp_imports import define_wasmcp_imports
+from portico.wasm.host_interfaces import define_wasmcp_imports
 from tests.wasm import building
 
 KITCHEN = "portico-tests:kitchen/echo@0.1.0"

@@ -233,7 +233,7 @@ def test_a_file_that_is_not_there_names_a_similar_one() -> None:
         ("", "not a component: the file is empty"),
         (" \n\n", "not a component: the file is empty"),
         (bytes(range(255, 0, -1)), "the file is neither Python, JSON nor a program; give the"),
-        (b"\0asm\1\0\0\0", "WebAssembly components are not supported yet"),
+        (b"\0asm\1\0\0\0", "a core module, not a component"),
         ("[servers.github]\ncommand = 'npx'\n", "a config, not a component; serve it with"),
         ("[[agents]]\nid = 'x'\n", "a config, not a component; serve it with"),
         ("hello: yaml\n", "the file is neither Python, JSON nor a program; give the command"),

@@ -7,7 +7,7 @@ from wasmtime import Engine, Store
 from wasmtime.component import Component, Linker
 
 from portico.wasm.exports import EnteredInstance, Exports
-from portico.wasm.wasmcp_imports import define_wasmcp_imports
+from portico.wasm.host_interfaces import define_wasmcp_imports
 
 
 @cache

@@ -103,9 +103,9 @@ def _identity(found: Inspected) -> str:
     if component.url:
         what = urlsplit(component.url).hostname or ""
     else:
-        what = title_of_command(component.argv) if component.argv else ""
+        what = component.binary or (title_of_command(component.argv) if component.argv else "")
     what = what or component.label
-    return f"{found.role}{' of the config' if component.entry is not None else ''}: {what}"
+    return f"{found.role}{' of the config' if component.is_alias else ''}: {what}"
 
 
 def _unknown_offer(found: Inspected) -> str:
@@ -127,6 +127,9 @@ def _imports(found: Inspected) -> str:
 def _granted(grants: Grants) -> list[Row]:
     if grants.process == "none":
         return [("granted", "nothing: it is data; the functions of --handlers are in Portico")]
+    if grants.process == "sandbox":
+        rows = [("process", "a worker of its own, sandboxed")]
+        return rows + [("granted", one) for one in grants.granted or ("nothing",)]
     process = _PROCESSES[grants.process]
     if grants.process == "remote":
         headers = f"the headers {', '.join(grants.added)}" if grants.added else "requests only"

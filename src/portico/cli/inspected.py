@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from portico.client.client import Client
 
 BYTES_PER_TOKEN = 4
+_ROLES = {
+    "url": "a server at a URL",
+    "command": "a program",
+    "definitions": "definitions",
+    "bundle": "a bundle",
+    "wasm": "a WebAssembly component",
+}
 
 
 class Introduced(Struct, frozen=True):
@@ -117,12 +124,8 @@ def _source(component: Component) -> str:
 
 
 def _role(component: Component, facts: SourceFacts) -> str:
-    if component.kind == "url":
-        return "a server at a URL"
-    if component.kind == "command":
-        return "a program"
-    if component.kind in ("definitions", "bundle"):
-        return "definitions" if component.kind == "definitions" else "a bundle"
+    if component.kind in _ROLES:
+        return _ROLES[component.kind]
     if facts.is_middleware_only:
         return "middleware"
     if facts.links and facts.servers:
@@ -243,4 +246,5 @@ def _as_data(grants: Grants) -> dict[str, Any]:
         "added": grants.added,
         "secrets": grants.secrets,
         "sandboxed": grants.is_sandboxed,
+        "granted": grants.granted,
     }

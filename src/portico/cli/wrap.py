@@ -156,6 +156,8 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
 
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)
+    if options.entry is not None and options.entry.is_sandboxed:
+        environment = {}
     matters = {**meaningful(environment), **given}
     cwd = options.cwd or ""
     with suppress(FileNotFoundError):  # it was deleted, and the command may not need it
@@ -190,6 +192,7 @@ def options_of(
         options.clean_env = not entry.url
         options.env, options.header = list(entry.env.items()), list(entry.headers.items())
         options.entry = entry
+        options.name = door.name or (component.name if entry.is_sandboxed else None)
         options.cwd = entry.placed_in(working_folder()).cwd
         times = entry.timeouts
         options.init_timeout, options.list_timeout = times.init, times.list

@@ -17,7 +17,7 @@ from portico.model.wording import close_matches, did_you_mean, is_nearly_url, pr
 if TYPE_CHECKING:
     from portico.config.schema import ServerEntry
 
-ComponentKind = Literal["python", "definitions", "command", "url", "bundle"]
+ComponentKind = Literal["python", "definitions", "wasm", "command", "url", "bundle"]
 
 _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
@@ -42,7 +42,7 @@ _TOML = rb"\[\[?\s*[\w\"'][^\]\n{},]*\]"
 """The first table of a TOML file; a definitions file begins with `[{` or `[]`."""
 _PROGRAM = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """The first bytes of a file that the system can execute."""
-_WASM = b"\0asm"
+_WASM, _WASM_NAME = b"\0asm", ".wasm"
 _ZIP = b"PK\3\4"
 
 
@@ -76,12 +76,19 @@ class Component(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     url: str = ""
     entry: "ServerEntry | None" = None
-    """The entry of an alias, which has the options of its server."""
+    """The entry of an alias, or of a sandboxed file, which has the options of its server."""
+    binary: str = ""
+    """The file of a `wasm` component, which a worker hosts."""
 
     @property
     def is_file(self) -> bool:
         """True for a file that Portico itself loads."""
         return bool(self.path)
+
+    @property
+    def is_alias(self) -> bool:
+        """True for a configured server or component."""
+        return self.entry is not None and not (self.binary and os.path.exists(self.argument))
 
     @property
     def label(self) -> str:
@@ -176,8 +183,8 @@ def _exists(path: str) -> bool:
 
 def _file(argument: str, path: str, variable: str) -> Component:
     head = read_head(path)
-    if head.startswith(_WASM):
-        raise ComponentError(f"{_shown(path)}: WebAssembly components are not supported yet")
+    if head.startswith(_WASM) or path.endswith(_WASM_NAME):
+        return _wasm(argument, path, head, variable)
     if head.startswith(_ZIP):
         return _bundle(argument, path, head)
     kind = _kind_of(path, head, variable)
@@ -199,6 +206,29 @@ def _bundle(argument: str, path: str, head: bytes) -> Component:
         how = "give a file that `portico compose` wrote; for an .mcpb, use `portico servers add`"
         raise ComponentError(f"{_shown(path)}: a zip file of another program, not a bundle; {how}")
     return Component(name=_stem(path), kind="bundle", argument=argument, path=path)
+
+
+def _wasm(argument: str, path: str, head: bytes, variable: str) -> Component:
+    from portico.components.wasm_process import check_wasm, wasm_server
+    from portico.config.schema import ComponentEntry
+
+    if variable:
+        what = "only a Python file that uses Portico has variables"
+        raise ComponentError(f"{_shown(argument)}: {what}; remove :{variable}")
+    try:
+        check_wasm(path, head)
+    except PorticoError as error:
+        raise ComponentError(f"{_shown(path)}: {error}") from None
+    name = _stem(path)
+    entry = wasm_server(ComponentEntry(name=name, path=path))
+    return Component(
+        name=name,
+        kind="wasm",
+        argument=argument,
+        argv=(entry.command, *entry.args),
+        entry=entry,
+        binary=os.path.abspath(path),
+    )
 
 
 def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
@@ -262,9 +292,14 @@ def _alias(argument: str, entry: "ServerEntry") -> Component:
         raise ComponentError(f"{argument}: {entry.problem}")
     kind: ComponentKind = "url" if entry.url else "command"
     argv = () if entry.url else (entry.command, *entry.args)
-    return Component(
+    found = Component(
         name=argument, kind=kind, argument=argument, argv=argv, url=entry.url, entry=entry
     )
+    if entry.is_sandboxed:
+        from portico.components.wasm_process import settings_of
+
+        return replace(found, kind="wasm", binary=settings_of(entry).file)
+    return found
 
 
 def _command(argument: str, aliases: Aliases) -> Component:

@@ -9,14 +9,15 @@ from msgspec import Struct
 from portico.components.classify import Component
 from portico.process.environment import DOOR_TOKEN, clean, looks_secret, meaningful
 
-Process = Literal["none", "portico", "own", "remote"]
+Process = Literal["none", "portico", "own", "sandbox", "remote"]
 
 
 class Grants(Struct, frozen=True):
     """Everything that a component may use."""
 
     process: Process
-    """Portico's process, its own one, one that Portico does not start, or none: it is data."""
+    """Portico's process, its own one, a sandbox, one that Portico does not start, or none: it is
+    data."""
     folder: str = ""
     """Its working folder."""
     variables: tuple[str, ...] = ()
@@ -27,6 +28,9 @@ class Grants(Struct, frozen=True):
     """The variables that are set for it; for a URL, the headers that are sent to it."""
     is_sandboxed: bool = False
     """True if files and network are restricted."""
+    granted: tuple[str, ...] = ()
+    """All that a sandboxed component is granted, as `--grant` takes it, without the values of
+    secrets."""
 
     @property
     def secrets(self) -> list[str]:
@@ -45,6 +49,8 @@ def grants_of(
     entry = component.entry
     if component.url:
         return Grants("remote", added=tuple(entry.headers) if entry is not None else ())
+    if component.kind == "wasm":
+        return Grants("sandbox", is_sandboxed=True)
     if component.kind == "definitions" and not own_process:
         return Grants("none")
     folder = os.getcwd()

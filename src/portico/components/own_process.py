@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from portico.components.classify import classify
+from portico.components.wasm_process import wasm_server
 from portico.config.paths import state_folder
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.config.trust import check_code
@@ -22,14 +23,19 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
         return entry
     try:
         check_code(entry.files)
-        classify(entry.path)
+        found = classify(entry.path)
     except PorticoError as error:
         return replace(entry, problem=str(error))
+    if found.kind == "wasm" and entry.in_process:
+        how = "remove in_process: a worker hosts it"
+        return replace(entry, problem=f"{entry.path}: cannot be loaded into this process; {how}")
     return entry
 
 
 def as_server(entry: ComponentEntry) -> ServerEntry:
     """Return the server that runs this component, with the component's own options."""
+    if entry.path and not entry.problem and classify(entry.path).kind == "wasm":
+        return wasm_server(entry)
     argv, is_ours = _argv(entry)
     command, *args = argv
     env = {**entry.env, FOLDER_VARIABLE: state_folder()} if is_ours else entry.env

@@ -141,6 +141,8 @@ class ServerEntry(_MemberEntry, frozen=True, kw_only=True):
     max_connections: Annotated[int, integer(1)] = 128
     """Connections to a URL with a request in progress."""
     auth: Annotated[AuthSettings, auth_table] = AuthSettings()
+    is_sandboxed: bool = False
+    """True for a worker of Portico's own, whose environment is only what is set for it."""
 
     @property
     def is_per_folder(self) -> bool:

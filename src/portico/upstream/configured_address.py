@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def address(server: ServerEntry, overheard: Callable[[str], None] | None = None) -> "Address":
-    """Return the address of a configured server; a child gets a reduced environment."""
+    """Return the address of a configured server; a child gets a reduced environment,
+    and a sandboxed one none."""
     if server.problem:
         from portico.upstream.unavailable import Unavailable
 
@@ -41,7 +42,7 @@ def address(server: ServerEntry, overheard: Callable[[str], None] | None = None)
         title=server.name,
         env=dict(server.env),
         cwd=server.cwd,
-        environment=clean(os.environ),
+        environment={} if server.is_sandboxed else clean(os.environ),
         overheard=overheard,
     )
 

@@ -78,7 +78,7 @@ class EnteredInstance:
 
     def __init__(self, exports: Exports, store: "Store", instance: "Instance") -> None:
         self._exports = exports
-        self._store = store
+        self.store = store
         self._instance = instance
         self._ready: dict[tuple[str, str], PreparedFunc] = {}
 
@@ -88,8 +88,8 @@ class EnteredInstance:
         values = export.checked(args)
         ready = self._ready.get((interface, function))
         if ready is None:
-            found = self._instance.get_func(self._store, export.index)
+            found = self._instance.get_func(self.store, export.index)
             assert found is not None
             ready = self._ready[interface, function] = PreparedFunc.of(found, export.types)
-        result: object = ready(self._store, *values)
+        result: object = ready(self.store, *values)
         return result

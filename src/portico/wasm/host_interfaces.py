@@ -1,15 +1,15 @@
-"""The functions that wasmcp's components import from their host.
+"""The interfaces that a component imports from its host, and that Portico defines.
 
-Their compilers keep every function of each interface that a type comes from, so most of these are
-never called. Messages to a client and the calls of a middleware have their place here.
+Compilers keep every function of each interface that a type comes from, so most of them are never
+called. Messages to a client and the calls of a middleware have their place here.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from wasmtime import WasmtimeError
 from wasmtime.component import ComponentInstanceType, FuncType, ResourceType
-
-from portico.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from wasmtime import Engine
@@ -19,16 +19,12 @@ HostFunction = Callable[..., Any]
 """Takes the store's context and wasmtime-py's values, and returns one."""
 
 PACKAGES = ("wasmcp:",)
-# Any number that no other resource of the host has: wasmtime distinguishes types by it.
-_FIRST_RESOURCE = 7_700
-
-
-class NotProvided(PorticoError):
-    """A guest called a function of wasmcp's that Portico does not provide."""
+# wasmtime distinguishes the resources of the host by any number that no other one has.
+_RESOURCES = count(7_700)
 
 
 def is_wasmcp(interface: str) -> bool:
-    """True for an interface that `define_wasmcp_imports` defines."""
+    """True for an interface of wasmcp's."""
     return interface.startswith(PACKAGES)
 
 
@@ -38,17 +34,30 @@ def define_wasmcp_imports(
     engine: "Engine",
     functions: Mapping[tuple[str, str], HostFunction] | None = None,
 ) -> None:
-    """Define all of wasmcp's interfaces that a component imports.
+    """Define all of wasmcp's interfaces that a component imports; see `define_imports`."""
+    define_imports(
+        linker, component, engine, is_wasmcp, functions or {}, "which Portico does not provide"
+    )
 
-    `functions` are those that do something, by interface without its version and name; any other
-    one raises NotProvided when it is called.
+
+def define_imports(
+    linker: "Linker",
+    component: "Component",
+    engine: "Engine",
+    is_defined: Callable[[str], bool],
+    functions: Mapping[tuple[str, str], HostFunction],
+    why: str,
+) -> None:
+    """Define the interfaces that a component imports and `is_defined` accepts.
+
+    `functions` are those that do something, by interface without its version and name. Any other
+    one ends the call with `why`.
     """
-    given = functions or {}
-    resource = _FIRST_RESOURCE
+    resource = next(_RESOURCES)
     with linker.root() as root:
         for interface, item in component.type.imports(engine).items():
             kind: Any = getattr(item, "ty", item)
-            if not is_wasmcp(interface) or not isinstance(kind, ComponentInstanceType):
+            if not isinstance(kind, ComponentInstanceType) or not is_defined(interface):
                 continue
             plain = interface.partition("@")[0]
             inner = {name: getattr(one, "ty", one) for name, one in kind.exports(engine).items()}
@@ -58,10 +67,11 @@ def define_wasmcp_imports(
             with root.add_instance(interface) as instance:
                 for name, one in inner.items():
                     if isinstance(one, FuncType):
-                        instance.add_func(name, given.get((plain, name)) or _missing(plain, name))
+                        function = functions.get((plain, name))
+                        instance.add_func(name, function or _missing(plain, name, why))
                     elif isinstance(one, ResourceType) and _is_own(name, inner):
                         instance.add_resource(name, ResourceType.host(resource), _dropped)
-                        resource += 1
+                        resource = next(_RESOURCES)
 
 
 def _is_own(name: str, inner: Mapping[str, Any]) -> bool:
@@ -69,9 +79,10 @@ def _is_own(name: str, inner: Mapping[str, Any]) -> bool:
     return any(f"]{name}." in one or one == f"[constructor]{name}" for one in inner)
 
 
-def _missing(interface: str, name: str) -> HostFunction:
+def _missing(interface: str, name: str, why: str) -> HostFunction:
     def missing(*_: object) -> Any:
-        raise NotProvided(f"called {interface}.{name}, which Portico does not provide")
+        # wasmtime-py keeps any other exception in a place that all threads share.
+        raise WasmtimeError(f"called {interface}.{name}, {why}")
 
     return missing
 

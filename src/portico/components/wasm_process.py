@@ -1,0 +1,76 @@
+"""A WebAssembly component as a server: the command of the worker that hosts it."""
+
+import os
+import sys
+
+from msgspec.structs import replace
+
+from portico.config.paths import cache_folder, state_folder
+from portico.config.schema import ComponentEntry, ServerEntry
+from portico.model.errors import PorticoError
+from portico.wasm.binary import NotAComponent, check_head
+from portico.wasm.settings import VARIABLE, HostSettings, decode_settings
+
+_WORKER = ("-P", "-m", "portico.wasm.worker")
+# -P: modules in the working directory must not be imported.
+_COMPILE_S = 150.0
+"""The lists of a component that is not compiled yet wait for that."""
+
+
+def check_wasm(path: str, head: bytes) -> None:
+    """Raise PorticoError unless a file is a component, and can be run here."""
+    if sys.platform == "win32":
+        raise NotAComponent("WebAssembly components run on Linux and macOS only")
+    check_head(head)
+    from importlib.util import find_spec  # slow to import
+
+    if find_spec("wasmtime") is None:
+        what = "WebAssembly components need wasmtime, which is not installed"
+        raise PorticoError(f"{what}; run `pip install 'portico[wasm]'`")
+
+
+def wasm_server(entry: ComponentEntry) -> ServerEntry:
+    """Return the server that hosts a component: a worker without an environment."""
+    path = os.path.abspath(entry.path)
+    settings = HostSettings(
+        file=path,
+        name=entry.name,
+        cache=os.path.join(cache_folder(), "wasm"),
+        state=state_folder(),
+        stamp=_stamp(path),
+    )
+    return ServerEntry(
+        name=entry.name,
+        command=sys.executable,
+        args=_WORKER,
+        env={VARIABLE: settings.encode()},
+        cwd=os.sep,
+        folder="any",
+        enabled=entry.enabled,
+        title=entry.title,
+        description=entry.description,
+        tags=entry.tags,
+        tools=entry.tools,
+        timeouts=replace(entry.timeouts, list=max(entry.timeouts.list, _COMPILE_S)),
+        instances=entry.instances,
+        sharing=entry.sharing,
+        era="modern",
+        may_ask=entry.may_ask,
+        max_in_flight=entry.max_in_flight,
+        max_tools=entry.max_tools,
+        problem=entry.problem,
+        is_sandboxed=True,
+    )
+
+
+def settings_of(server: ServerEntry) -> HostSettings:
+    """Return the settings of the worker that a sandboxed server is."""
+    return decode_settings(server.env[VARIABLE])
+
+
+def _stamp(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:  # reported when it is started
+        return ""
+    return f"{status.st_size} {status.st_mtime_ns}"

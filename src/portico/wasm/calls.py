@@ -1,0 +1,169 @@
+"""Runs the calls of one component in threads: few at a time, each with its deadline.
+
+A guest that computes too long is interrupted by the epoch. A guest that is stuck in a function of
+WASI cannot be: its thread is lost, and with it the worker (`on_stuck`).
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from wasmtime import WasmtimeError
+
+from portico.wasm.failures import GuestFailure, failure_of
+from portico.wasm.guest import Capability
+from portico.wasm.loaded import TICK_S, LoadedComponent
+from portico.wasm.running_call import RunningCall
+
+if TYPE_CHECKING:
+    from portico.wasm.exports import EnteredInstance
+
+GRACE_S = 1.0
+"""How long after its deadline a guest may take to be interrupted, before it is stuck."""
+Result = Mapping[str, object] | None
+
+
+def _unwatched() -> None:
+    """Do nothing when a call starts."""
+
+
+class Calls:
+    """The calls of one component."""
+
+    def __init__(self, loaded: LoadedComponent, on_stuck: Callable[[GuestFailure], object]) -> None:
+        """`on_stuck` is called when a guest cannot be interrupted."""
+        self._loaded = loaded
+        self._on_stuck = on_stuck
+        limits = loaded.settings.limits
+        self._time_s = limits.time_s
+        places = 1 if loaded.settings.instance == "shared" else limits.concurrency
+        self._places = asyncio.Semaphore(places)
+        self._threads = ThreadPoolExecutor(places, thread_name_prefix="guest")
+        self._clock = _EpochClock(loaded)
+        self._kept: EnteredInstance | None = None
+        self._running: set[asyncio.Future[Result]] = set()
+        self._abandoned: asyncio.Future[GuestFailure] = asyncio.Future()
+        self._is_closed = False
+
+    async def answer(
+        self,
+        capability: Capability,
+        method: str,
+        params: Mapping[str, object],
+        on_start: Callable[[], object] = _unwatched,
+    ) -> Result:
+        """Return the guest's answer; None: not its own. Raises GuestError and GuestFailure.
+
+        `on_start` is called when the guest is about to be entered.
+        """
+        async with self._places:
+            if self._is_closed:  # it waits for the next worker, which gets it unstarted
+                await asyncio.Future()
+            on_start()
+            loop = asyncio.get_running_loop()
+            call = RunningCall(loop, self._time_s)
+            self._clock.begin()
+            work = loop.run_in_executor(self._threads, self._run, call, capability, method, params)
+            work.add_done_callback(self._ended)
+            self._running.add(work)
+            try:
+                return await self._outcome(work, call)
+            except asyncio.CancelledError:
+                call.is_cancelled = True
+                await self._let_end(work, call)
+                raise
+
+    async def _outcome(self, work: "asyncio.Future[Result]", call: RunningCall) -> Result:
+        ends: set[asyncio.Future[Any]] = {work, self._abandoned}
+        done, _ = await asyncio.wait(
+            ends, timeout=call.left_s + GRACE_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        if work in done:
+            return work.result()
+        if self._abandoned in done:
+            raise self._abandoned.result()
+        self._running.discard(work)
+        failure = GuestFailure.stuck(self._time_s)
+        self._on_stuck(failure)
+        raise failure
+
+    async def _let_end(self, work: "asyncio.Future[Result]", call: RunningCall) -> None:
+        """Keep the place of a cancelled call until its guest has ended."""
+        if not await _ended_within(work, call.left_s + GRACE_S):
+            self._running.discard(work)
+            self._on_stuck(GuestFailure.stuck(self._time_s))
+
+    def _ended(self, work: "asyncio.Future[Result]") -> None:
+        self._running.discard(work)
+        self._clock.end()
+        if not work.cancelled():
+            work.exception()  # otherwise it is reported as never read
+
+    async def close(self, within_s: float, why: GuestFailure) -> None:
+        """Start no more calls, and fail those that do not end in time."""
+        self._is_closed = True
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=within_s)
+        if not self._abandoned.done():
+            self._abandoned.set_result(why)
+        await asyncio.sleep(0)
+
+    def _run(
+        self, call: RunningCall, capability: Capability, method: str, params: Mapping[str, object]
+    ) -> Result:
+        with call:
+            try:
+                return capability.answer(self._instance(call), method, params)
+            except WasmtimeError as error:
+                self._kept = None  # an instance that trapped cannot be entered again
+                raise failure_of(error, call, self._loaded.settings.limits) from None
+
+    def _instance(self, call: RunningCall) -> "EnteredInstance":
+        if self._loaded.settings.instance != "shared":
+            return self._loaded.enter(call)
+        if self._kept is None:
+            self._kept = self._loaded.enter(call)
+        else:
+            self._loaded.limit_time(self._kept.store, call)
+        return self._kept
+
+
+async def _ended_within(work: "asyncio.Future[Result]", seconds: float) -> bool:
+    """Wait, even if this task is cancelled again; return False if the time is over first."""
+    over = asyncio.get_running_loop().time() + seconds
+    while not work.done():
+        left = over - asyncio.get_running_loop().time()
+        if left <= 0:
+            return False
+        try:
+            await asyncio.wait({work}, timeout=left)
+        except asyncio.CancelledError:
+            continue
+    return True
+
+
+class _EpochClock:
+    """Advances the epoch of an engine while guests run."""
+
+    def __init__(self, loaded: LoadedComponent) -> None:
+        self._engine = loaded.engine
+        self._running = 0
+        self._wake = threading.Event()
+        threading.Thread(target=self._tick, daemon=True, name="epochs").start()
+
+    def begin(self) -> None:
+        self._running += 1
+        self._wake.set()
+
+    def end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._wake.clear()
+
+    def _tick(self) -> None:
+        while self._wake.wait():
+            time.sleep(TICK_S)
+            self._engine.increment_epoch()

@@ -1,0 +1,54 @@
+"""Finds what a component offers, by the interfaces that it exports."""
+
+from collections.abc import Iterable
+
+from portico.model.errors import PorticoError
+from portico.wasm.derived import derive
+from portico.wasm.exports import Exports
+from portico.wasm.guest import Capability, Found
+from portico.wasm.own_wit import own_capabilities
+from portico.wasm.sidecar import InvalidSidecar, Sidecar
+from portico.wasm.wasmcp import wasmcp_capabilities
+
+_KINDS = ("tools", "resources", "prompts", "completions")
+
+
+class NothingOffered(PorticoError):
+    """A component has no function that can be a tool, and none of the known interfaces."""
+
+
+def detect(exports: Exports, sidecar: Sidecar, imports: Iterable[str] = ()) -> Found:
+    """Return the capabilities of a component; raises PorticoError with the reason for none."""
+    own, own_skipped = own_capabilities(exports.functions)
+    foreign, foreign_skipped = wasmcp_capabilities(exports.functions)
+    known: tuple[Capability, ...] = (*own, *foreign)
+    skipped = (*own_skipped, *foreign_skipped)
+    if known or skipped:
+        if sidecar.functions:
+            what = "the sidecar describes functions, but this component describes its own tools"
+            raise InvalidSidecar(f"{what}; remove the file")
+    else:
+        tools, skipped = derive(exports, sidecar)
+        known = () if tools is None else (tools,)
+    if not known:
+        raise NothingOffered(_nothing(skipped))
+    return Found(known, skipped, tuple(imports))
+
+
+def _nothing(skipped: tuple[tuple[str, str], ...]) -> str:
+    if not skipped:
+        return "the component exports no functions, so it offers nothing"
+    reasons = "; ".join(f"{name} {reason}" for name, reason in skipped[:5])
+    return f"the component offers nothing that can be called: {reasons}"
+
+
+def declared_kinds(exports: Iterable[str]) -> frozenset[str]:
+    """Return the kinds that a component probably offers, by the names of its exports alone."""
+    found: set[str] = set()
+    is_known = False
+    for name in exports:
+        package, _, rest = name.partition("/")
+        if package == "portico:mcp" or package.startswith("wasmcp:"):
+            is_known = True
+            found.add(rest.partition("@")[0].removesuffix("-capability"))
+    return frozenset(found.intersection(_KINDS)) if is_known else frozenset({"tools"})

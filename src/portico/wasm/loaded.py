@@ -1,0 +1,126 @@
+"""A component with everything that its calls share: code, exports, imports, capabilities."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wasmtime import Store, WasiConfig, WasmtimeError
+from wasmtime.component import Linker
+
+from portico.model.errors import PorticoError
+from portico.wasm.detect import detect
+from portico.wasm.exports import EnteredInstance, Exports
+from portico.wasm.host_functions import host_functions, is_own_import
+from portico.wasm.host_interfaces import define_imports, define_wasmcp_imports, is_wasmcp
+from portico.wasm.settings import MB, HostSettings
+from portico.wasm.sidecar import read_sidecar
+
+if TYPE_CHECKING:
+    from wasmtime import Engine
+    from wasmtime.component import Component
+
+    from portico.wasm.running_call import RunningCall
+
+TICK_S = 0.05
+"""How often the epoch of the engine advances while a guest runs."""
+_MAX_TABLE, _MAX_INSTANCES, _MAX_TABLES, _MAX_MEMORIES = 200_000, 400, 200, 8
+_WASI = ("wasi:io/", "wasi:clocks/", "wasi:cli/", "wasi:filesystem/", "wasi:random/")
+_SOCKETS, _HTTP = "wasi:sockets/", "wasi:http/"
+ANY = "any"
+
+
+class UnknownImport(PorticoError):
+    """A component imports an interface that Portico does not have."""
+
+
+class LoadedComponent:
+    """A component that can be entered: each entry is a new instance."""
+
+    def __init__(self, settings: HostSettings, engine: "Engine", component: "Component") -> None:
+        """Raises PorticoError if it offers nothing, or an import is unknown."""
+        self.settings = settings
+        self.engine = engine
+        self._component = component
+        self.exports = Exports(component, engine)
+        imports = tuple(component.type.imports(engine))
+        _check_imports(imports)
+        self.found = detect(self.exports, read_sidecar(Path(settings.file)), imports)
+        self._linker = self._link()
+
+    def _link(self) -> Linker:
+        linker = Linker(self.engine)
+        linker.add_wasip2()
+        granted, parts = self.settings.granted, (self._component, self.engine)
+        if ANY in granted.http:
+            linker.add_wasi_http()
+        else:
+            define_imports(linker, *parts, is_http, {}, "but no host is granted to wasi:http")
+        define_wasmcp_imports(linker, *parts)
+        why = "which this version of Portico does not provide"
+        define_imports(linker, *parts, is_own_import, host_functions(granted), why)
+        return linker
+
+    def enter(self, call: "RunningCall") -> EnteredInstance:
+        """Return a new instance; raises WasmtimeError."""
+        settings = self.settings
+        store = Store(self.engine)
+        store.set_limits(
+            memory_size=settings.limits.memory_mb * MB,
+            table_elements=_MAX_TABLE,
+            instances=_MAX_INSTANCES,
+            tables=_MAX_TABLES,
+            memories=_MAX_MEMORIES,
+        )
+        store.set_wasi(self._wasi(call))
+        if ANY in settings.granted.http:
+            store.set_wasi_http()
+        self.limit_time(store, call)
+        return self.exports.enter(store, self._linker.instantiate(store, self._component))
+
+    def limit_time(self, store: Store, call: "RunningCall") -> None:
+        """End the guest of this store at the deadline of a call."""
+        store.set_epoch_deadline(int(call.left_s / TICK_S) + 2)
+
+    def _wasi(self, call: "RunningCall") -> WasiConfig:
+        wasi = WasiConfig()
+        granted = self.settings.granted
+        wasi.env = granted.env.items()
+        wasi.stderr_custom = call.on_stderr
+        for folder in granted.files:
+            try:
+                wasi.preopen_dir(folder.path, folder.guest, folder.is_writable)
+            except WasmtimeError:
+                raise WasmtimeError(f"the granted folder {folder.path} cannot be opened") from None
+        return wasi
+
+
+def is_http(interface: str) -> bool:
+    """True for an interface of wasi:http."""
+    return interface.startswith(_HTTP)
+
+
+def _check_imports(imports: Sequence[str]) -> None:
+    known = (*_WASI, _SOCKETS, _HTTP)
+    for name in imports:
+        if not (name.startswith(known) or is_wasmcp(name) or is_own_import(name)):
+            what = f"imports {name}, which Portico does not have"
+            raise UnknownImport(f"{what}; build the component without it")
+
+
+def ungranted(imports: Sequence[str], settings: HostSettings) -> list[str]:
+    """Return, in words, the imports that do nothing because nothing is granted to them."""
+    granted = settings.granted
+    plain = [name.partition("@")[0] for name in imports]
+    found = []
+    if any(map(is_http, imports)) and ANY not in granted.http:
+        why = "only http=any can be granted to it" if granted.http else "no host is granted"
+        found.append(f"imports wasi:http, but {why}")
+    words = {
+        "portico:mcp/http": (granted.http, "no host is granted"),
+        "portico:mcp/config": (granted.config, "no config is granted"),
+        "portico:mcp/secrets": (granted.secrets, "no secret is granted"),
+    }
+    for name, (has, why) in words.items():
+        if name in plain and not has:
+            found.append(f"imports {name}, but {why}")
+    return found

@@ -1,0 +1,157 @@
+"""A component as a provider: its lists, fetched once, and its answers."""
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from portico.chain.fold import terminus
+from portico.model.context import Context
+from portico.model.errors import INTERNAL_ERROR, McpError
+from portico.model.message import Request, Response
+from portico.model.offer import KEYS, Offer
+from portico.model.types import Answer, Change
+from portico.protocol.result_fields import error_result, identified
+from portico.state.report import report
+from portico.wasm.calls import Calls
+from portico.wasm.failures import GuestFailure
+from portico.wasm.guest import Capability, GuestError
+from portico.wasm.loaded import LoadedComponent
+from portico.wasm.settings import MB
+
+_LISTS = {
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("templates", "resourceTemplates"),
+    "prompts/list": ("prompts", "prompts"),
+}
+"""By method, the kind of a list, and the field of its result."""
+_MAX_PAGES = 100
+_MAX_ITEMS = 10_000
+_Item = dict[str, Any]
+
+
+class ComponentProvider:
+    """Answers with one component; it offers nothing until it is loaded."""
+
+    def __init__(
+        self, name: str, declared: frozenset[str], on_start: Callable[[Request], object]
+    ) -> None:
+        """`on_start` is called when a guest is about to be entered for a request."""
+        self.name = name
+        self._offer = Offer(
+            declared=declared - {"completions"}, completions="completions" in declared
+        )
+        self._on_start = on_start
+        self._watchers: list[Callable[[Change], None]] = []
+        self._capabilities: Mapping[str, Capability] = {}
+        self._tools: frozenset[str] = frozenset()
+        self._calls: Calls | None = None
+        self._max_output = 0
+        self._output_mb = 0.0
+
+    async def load(self, loaded: LoadedComponent, calls: Calls) -> None:
+        """Fetch all lists of a component; raises GuestFailure and GuestError."""
+        self._calls = calls
+        found = loaded.found.capabilities
+        self._capabilities = {method: one for one in found for method in one.methods}
+        limits = loaded.settings.limits
+        self._output_mb = limits.output_mb
+        self._max_output = int(limits.output_mb * MB)
+        lists: dict[str, Any] = {}
+        for method, (kind, field) in _LISTS.items():
+            if method in self._capabilities:
+                lists[kind] = await self._listed(method, kind, field)
+        shown = loaded.settings.granted.tools
+        if shown and "tools" in lists:
+            lists["tools"] = [one for one in lists["tools"] if _is_shown(one["name"], shown)]
+        self._tools = frozenset(one["name"] for one in lists.get("tools", ()))
+        offer = Offer.of(completions="completion/complete" in self._capabilities, **lists)
+        self._offer = msgspec.structs.replace(offer, declared=frozenset(lists) - {"templates"})
+        for watcher in self._watchers:
+            for kind in ("tools", "resources", "prompts"):
+                watcher(Change(kind))
+
+    async def _listed(self, method: str, kind: str, field: str) -> list[_Item]:
+        """Return all pages of a list; invalid definitions are reported and left out."""
+        found: dict[str, _Item] = {}
+        params: dict[str, object] = {}
+        for _ in range(_MAX_PAGES):
+            page = await self._result(method, params)
+            for item in _items(page, field):
+                key = item.get(KEYS[kind]) if isinstance(item, dict) else None
+                if not isinstance(key, str) or not key:
+                    report(f"{self.name}: left out of {method}: an item without {KEYS[kind]!r}")
+                elif key in found:
+                    report(f"{self.name}: left out of {method}: a second {key[:80]!r}")
+                elif kind == "tools" and not isinstance(item.get("inputSchema"), dict):
+                    report(f"{self.name}: left out of {method}: {key[:80]!r}, without inputSchema")
+                else:
+                    found[key] = item
+            cursor = None if page is None else page.get("nextCursor")
+            if not isinstance(cursor, str) or len(found) >= _MAX_ITEMS:
+                break
+            params = {"cursor": cursor}
+        return list(found.values())[:_MAX_ITEMS]
+
+    async def _result(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        on_start: Callable[[], object] = lambda: None,
+    ) -> dict[str, Any] | None:
+        assert self._calls is not None
+        result = await self._calls.answer(self._capabilities[method], method, params, on_start)
+        return None if result is None else dict(result)
+
+    def offer(self) -> Offer:
+        """Return all that the component offers."""
+        return self._offer
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Call a function when the component is loaded."""
+        self._watchers.append(changed)
+
+    def provide(self, request: Request, context: Context) -> Answer | None:
+        """Answer a request for something of the component."""
+        if request.method not in self._capabilities:
+            return None
+        if request.method == "tools/call" and request.name not in self._tools:
+            return None
+        return self._answer(request, context)
+
+    async def _answer(self, request: Request, context: Context) -> Response:
+        try:
+            started = partial(self._on_start, request)
+            result = await self._result(request.method, request.decode(), started)
+            if result is None:
+                return terminus(request)
+            return self._encoded(request, context, result)
+        except GuestError as error:
+            raise McpError(error.message, error.code, error.data) from None
+        except GuestFailure as error:
+            why = f"{self.name} {error}"
+            if request.method != "tools/call":
+                raise McpError(why, INTERNAL_ERROR, {"kind": "wasm", "server": self.name}) from None
+            return self._encoded(request, context, error_result(why))
+
+    def _encoded(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
+        if request.version.modern:
+            result = identified(result, context.server_info)
+            if request.method == "resources/read":
+                result = {"ttlMs": 0, "cacheScope": "private", **result}
+        data = msgspec.json.encode(result)
+        if len(data) > self._max_output:
+            raise GuestFailure.too_large(len(data), self._output_mb)
+        return Response(id=request.id, result=data)
+
+
+def _items(page: Mapping[str, Any] | None, field: str) -> list[Any]:
+    items = None if page is None else page.get(field)
+    return items if isinstance(items, list) else []
+
+
+def _is_shown(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

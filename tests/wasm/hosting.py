@@ -1,0 +1,101 @@
+"""Workers of real components, and Portico's commands on them."""
+
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from portico.client.client import Client
+from portico.client.connect import connect
+from portico.components.wasm_process import settings_of, wasm_server
+from portico.config.schema import ComponentEntry
+from portico.state.user_secret import FILE_NAME, user_secret
+from portico.upstream.handshake import HandshakeLimits
+from portico.wasm.settings import VARIABLE, Granted, HostSettings, Limits
+from portico.wires.child_wire import ChildWire, Command
+from tests.wasm import building
+
+OWN = building.WIT / "own"
+WAIT_S = 120.0
+"""A compiler may be slow on a busy machine."""
+
+
+def own_guest() -> Path:
+    """Return a component of all our interfaces."""
+    return building.javascript("own.js", OWN, "everything")
+
+
+def attacking_guest() -> Path:
+    """Return a component that misbehaves."""
+    return building.javascript("attacks.js", OWN, "tools")
+
+
+def home(folder: Path) -> Path:
+    """Return a fresh home of Portico, in which the components of the tests are compiled."""
+    made = folder / "home"
+    (made / "cache").mkdir(parents=True, exist_ok=True)
+    compiled, secret = building.CACHE / "compiled", building.CACHE / "state"
+    compiled.mkdir(exist_ok=True, mode=0o700)
+    user_secret(secret)
+    (made / "state").mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(secret / FILE_NAME, made / "state" / FILE_NAME)
+    if not (made / "cache" / "wasm").exists():
+        (made / "cache" / "wasm").symlink_to(compiled)
+    return made
+
+
+def settings(path: Path, folder: Path, **more: Any) -> HostSettings:
+    """Return the settings of a worker; `more` are granted, limits, or fields of the settings."""
+    place = home(folder)
+    known = settings_of(wasm_server(ComponentEntry(name="guest", path=str(path))))
+    limits = {key: more.pop(key) for key in Limits.__struct_fields__ if key in more}
+    granted = {key: more.pop(key) for key in Granted.__struct_fields__ if key in more}
+    return replace(
+        known,
+        cache=str(place / "cache" / "wasm"),
+        state=str(place / "state"),
+        limits=Limits(**limits),
+        granted=Granted(**granted),
+        **more,
+    )
+
+
+def command(known: HostSettings) -> Command:
+    """Return the command of a worker."""
+    server = wasm_server(ComponentEntry(name=known.name, path=known.file))
+    return Command(
+        (server.command, *server.args),
+        title=known.name,
+        env={VARIABLE: known.encode()},
+        cwd=os.sep,
+        environment={},
+    )
+
+
+@asynccontextmanager
+async def hosted(path: Path, folder: Path, **more: Any) -> AsyncGenerator[Client, None]:
+    """A client of a worker that hosts this file."""
+    limits = HandshakeLimits(init_s=WAIT_S, list_s=WAIT_S, call_s=WAIT_S)
+    address = command(settings(path, folder, **more))
+    client = await connect(address, era="modern", limits=limits)
+    async with client:
+        yield client
+
+
+def process_of(client: Client) -> int:
+    """Return the process id of a worker."""
+    wire = client.exchange.wire
+    assert isinstance(wire, ChildWire)
+    assert wire.process is not None
+    return wire.process.pid
+
+
+async def said(client: Client, tool: str, /, **arguments: Any) -> str:
+    """Return the text of a result; one that failed begins with `failed: `."""
+    result = await client.call_tool(tool, arguments)
+    text = str(result["content"][0]["text"])
+    return f"failed: {text}" if result.get("isError") else text
