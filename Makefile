@@ -80,6 +80,15 @@ wasm-tools: .wasm-tools/.stamp ## install the compiler of JavaScript components 
 		--no-audit --no-fund --no-progress --loglevel=error >/dev/null
 	@touch $@
 
+# A program that others sign with. It is unpacked, not installed.
+.PHONY: cosign
+cosign: .cosign/.stamp ## unpack cosign of Debian's trixie into .cosign
+
+.cosign/.stamp: tools/cosign.sh
+	@rm -rf .cosign && mkdir .cosign
+	sh tools/cosign.sh .cosign
+	@touch $@
+
 .PHONY: run
 run: setup ## a gateway over several real servers, to look at and to add to a client
 	$(BIN)/python -m examples.demo
@@ -98,8 +107,8 @@ unit: .venv/.stamp ## the fast tests only
 # Tests that must not run beside each other share an xdist_group. What they need of Debian comes along where we may
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
-test: setup agents wasm-tools check ## everything: checks, unit tests and the slow suites
-	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap && command -v tmux && command -v systemd-analyze; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap tmux systemd)
+test: setup agents wasm-tools cosign check ## everything: checks, unit tests and the slow suites
+	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap && command -v tmux && command -v systemd-analyze && command -v docker-registry && command -v skopeo; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap tmux systemd docker-registry skopeo)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
 
 # One at a time: each wants the machine for itself.
@@ -153,6 +162,6 @@ format: .venv/.stamp ## fix what ruff can fix
 
 .PHONY: clean
 clean: ## remove everything the other targets made
-	rm -rf .venv .tools .agents .clients .wasm-tools .wasm-cache .pins .bench .run tests/ts/node_modules build dist
+	rm -rf .venv .tools .agents .clients .wasm-tools .wasm-cache .cosign .pins .bench .run tests/ts/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
