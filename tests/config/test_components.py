@@ -107,7 +107,7 @@ title = "x"
 pth = "a.py"
 [components.later]
 path = "a.wasm"
-oci = "ghcr.io/x"
+instance = "x"
 grants = ["net"]
 [components.remote]
 url = "https://example.com"
@@ -138,7 +138,7 @@ servers = ["calk"]
         "portico.toml:8: components.neither: has neither path nor command; "
         'add path = "file.py" or a command',
         "portico.toml:11: components.typo.pth: unknown key; did you mean path?",
-        "portico.toml:14: components.later.oci: not supported yet; remove it",
+        "portico.toml:14: components.later.instance: not supported yet; remove it",
         "portico.toml:15: components.later.grants: not supported yet; remove it",
         "portico.toml:17: components.remote.url: a component has no url; "
         "write it as a server in [servers]",

@@ -22,6 +22,7 @@ from portico.config.agents_schema import (
 )
 from portico.config.auth_settings import AuthSettings
 from portico.config.problems import ConfigError
+from portico.config.publishing import RegistrySettings, TrustedKey
 from portico.config.read import read
 from portico.config.schema import (
     COMPONENT,
@@ -88,6 +89,11 @@ def _rows(text: str) -> dict[str, str]:
         ("The gateway", readers(Gateway) | readers(Search), (Gateway(), Search())),
         ("Tasks", readers(TaskSettings), TaskSettings()),
         ("Logins", readers(AuthSettings), AuthSettings()),
+        (
+            "Registries and trust",
+            readers(RegistrySettings) | readers(TrustedKey),
+            (RegistrySettings(), TrustedKey()),
+        ),
     ],
 )
 def test_every_key_is_documented_with_its_default(

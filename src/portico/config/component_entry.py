@@ -63,13 +63,17 @@ def _known(report: Report, at: Path, entry: Any) -> Any:
 
 
 def _check_kind(report: Report, at: Path, found: dict[str, Any]) -> None:
-    """Require either a path or a command, and only keys that match it."""
-    if "path" in found and "command" in found:
-        report.wrong(at, "has both path and command", "remove one of them")
-    elif not ("path" in found or "command" in found):
+    """Require one of path, oci and command, and only keys that match it."""
+    kinds = [key for key in ("path", "oci", "command") if key in found]
+    if len(kinds) > 1:
+        report.wrong(at, f"has both {kinds[0]} and {kinds[1]}", "remove one of them")
+    elif not kinds:
         report.wrong(at, "has neither path nor command", 'add path = "file.py" or a command')
-    elif "command" in found:
-        _reject(report, at, found, _OF_PATH, "is for a path, not a command")
+    elif "path" not in found:
+        what = "a command" if "command" in found else "a reference"
+        _reject(report, at, found, _OF_PATH, f"is for a path, not {what}")
+        if "oci" in found:
+            _reject(report, at, found, _OF_COMMAND, "is for a command, not a reference")
     else:
         _reject(report, at, found, _OF_COMMAND, "is for a command, not a path")
         if found.get("in_process"):

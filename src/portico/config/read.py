@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.config.auth_settings import default_settings
 from portico.config.document import Document, open_document
@@ -20,9 +21,11 @@ from portico.config.problems import (
     dotted,
     quoted,
 )
+from portico.config.publishing import Publishing, read_publishing
 from portico.config.schema import (
     KEYS_OF,
     OF_AGENTS,
+    OF_PUBLISHING,
     TOP,
     ClientSettings,
     ComponentEntry,
@@ -46,7 +49,10 @@ Entries = Mapping[str, ServerEntry | ComponentEntry]
 _BESIDE = ("$schema", "inputs", "projects", "mcp", "servers", "context_servers")
 """Top-level keys of clients' files that have a meaning beside the servers."""
 OF_AGGREGATOR = ("gemini_api_key", "idle_timeout_minutes", "call_timeout_seconds")
-_OWN_TABLES = ("gateway", "search", "tasks", "auth", "components", "groups", "profiles")
+_OWN_TABLES = (
+    *("gateway", "search", "tasks", "auth", "components", "groups", "profiles"),
+    *OF_PUBLISHING,
+)
 
 
 def read(
@@ -98,6 +104,7 @@ class _Reading:
             groups=self._groups(entries),
             profiles=self._profiles(entries),
             clients=self._clients(),
+            publishing=self._publishing(),
             agents=self._agents(),
             warnings=(*group_warning(self._document.path), *self._located(self._report.warnings)),
             variables=frozenset(self._sources.looked_up),
@@ -196,7 +203,8 @@ class _Reading:
                 self._clash(at)
             else:
                 sources, wanted = self._sources, self._wanted(name)
-                found[name] = read_component(report, at, name, entry, sources, wanted)
+                one = read_component(report, at, name, entry, sources, wanted)
+                found[name] = replace(one, config=self._path) if one.oci else one
         return found
 
     def _clash(self, at: Path) -> None:
@@ -301,6 +309,11 @@ class _Reading:
         from portico.config.agents_tables import read_agents
 
         return read_agents(self._report, self._data, self._sources, self._wanted)
+
+    def _publishing(self) -> Publishing:
+        if not is_own(self._document) or not any(key in self._data for key in OF_PUBLISHING):
+            return Publishing()
+        return read_publishing(self._report, self._data, self._sources)
 
     def _profiles(self, entries: Entries) -> "dict[str, Profile]":
         if not is_own(self._document) or "profiles" not in self._data:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from portico.config.auth_settings import AuthSettings, auth_table
+from portico.config.publishing import Publishing
 from portico.config.values import (
     Reader,
     address,
@@ -41,6 +42,7 @@ LIMITS: dict[str, Reader] = {
 KEYS_OF = {"openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 """The providers of rerankers, and the variable with each one's API key."""
 
+OF_PUBLISHING = ("registries", "trust")
 OF_AGENTS = ("agents_defaults", "agents", "routing")
 TOP = (
     "gateway",
@@ -53,9 +55,10 @@ TOP = (
     "clients",
     "mcp_servers",
     "profiles",
+    *OF_PUBLISHING,
     *OF_AGENTS,
 )
-COMPONENT_LATER = ("oci", "grants", "instance")
+COMPONENT_LATER = ("grants", "instance")
 """Keys of a component that are reserved, and not supported yet."""
 
 
@@ -164,10 +167,14 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
 
     path: Annotated[str, non_empty] = ""
     """`file.py`, `file.py:NAME` or `tools.json`; absolute once it is read."""
+    oci: Annotated[str, non_empty] = ""
+    """A reference to a registry, in place of a path."""
     handlers: Annotated[str, non_empty] = ""
     """The Python file with the functions of a definitions file."""
     in_process: Annotated[bool, flag] = False
     """Load the file in the gateway's own process."""
+    config: str = ""
+    """The config file that has it, if it is a reference."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -175,7 +182,7 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
         return tuple(file for file in (file_of(self.path), self.handlers) if file)
 
     def __repr__(self) -> str:
-        return f"Component({self.name!r}, {self.path or 'a command'!r})"
+        return f"Component({self.name!r}, {self.path or self.oci or 'a command'!r})"
 
 
 class Gateway(Struct, frozen=True, kw_only=True):
@@ -284,6 +291,8 @@ class Config(Struct, frozen=True, kw_only=True):
     groups: Mapping[str, Group] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     clients: Mapping[str, ClientSettings] = field(default_factory=dict)
+    publishing: Publishing = Publishing()
+    """Registries, and the keys that may sign."""
     agents: "AgentsConfig | None" = None
     """Agents and routing; None if no table is about them."""
     warnings: tuple[str, ...] = ()
