@@ -31,7 +31,7 @@ def parse_challenge(header: str) -> Challenge:
     """Return the Bearer challenge in a header; an empty one if there is none."""
     problem = f"a challenge longer than {MAX_CHALLENGE} bytes"
     problem = problem if len(header) > MAX_CHALLENGE else ""
-    for scheme, params in _challenges(header[:MAX_CHALLENGE]):
+    for scheme, params in all_challenges(header):
         if scheme == "bearer":
             scopes = _scopes(params.get("scope", ""))
             if len(scopes) > MAX_SCOPES:
@@ -50,7 +50,9 @@ def _scopes(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(_SCOPE.fullmatch, text.split())))
 
 
-def _challenges(header: str) -> list[tuple[str, dict[str, str]]]:
+def all_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Return each scheme in lower case, with its parameters."""
+    header = header[:MAX_CHALLENGE]
     found: list[tuple[str, dict[str, str]]] = []
     at = 0
     while at < len(header):

@@ -1,8 +1,9 @@
 """The failures of distribution.
 
 DistributionError
-├── InvalidReference   a reference cannot be read
-└── Untrusted          a digest or a signature does not vouch for the data
+├── InvalidReference      a reference cannot be read
+├── Untrusted             a digest or a signature does not vouch for the data
+└── RegistryUnavailable   the registry cannot be reached, or stopped half-way: try again
 """
 
 from portico.model.errors import PorticoError
@@ -18,3 +19,7 @@ class InvalidReference(DistributionError):
 
 class Untrusted(DistributionError):
     """The digest does not match the data, or no trusted key has signed it."""
+
+
+class RegistryUnavailable(DistributionError):
+    """The registry cannot be reached, or did not finish its answer."""

@@ -5,6 +5,7 @@ digest before it is read, and has one layer.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -33,6 +34,12 @@ TITLE = "org.opencontainers.image.title"
 
 Kind = Literal["component", "bundle"]
 _KIND_OF: dict[str, Kind] = {WASM_TYPE: "component", BUNDLE_TYPE: "bundle"}
+_ENDING: dict[Kind, str] = {"component": ".wasm", "bundle": ".zip"}
+_WASM = b"\0asm"
+_ZIP, _ZIP_NAME_AT, _BUNDLE_NAME = b"PK\3\4", 30, b"portico.json"
+HEAD_SIZE = 64
+"""The bytes of a file that determine its type."""
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Descriptor(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -105,6 +112,23 @@ def component_layer(manifest: Manifest, what: str) -> tuple[Descriptor, Kind]:
     return layer, _KIND_OF[layer.media_type]
 
 
+def layer_type(head: bytes) -> str:
+    """Return the media type of a file by its first bytes; empty if it cannot be pushed."""
+    if head.startswith(_WASM):
+        return WASM_TYPE
+    is_bundle = head.startswith(_ZIP) and head[_ZIP_NAME_AT:].startswith(_BUNDLE_NAME)
+    return BUNDLE_TYPE if is_bundle else ""
+
+
+def file_name(title: str, name: str, kind: Kind) -> str:
+    """Return a safe name for the file of a component: its title, else the last part of its name."""
+    ending = _ENDING[kind]
+    for found in (title, name.rpartition("/")[2]):
+        if _FILE_NAME.fullmatch(found):
+            return found if found.endswith(ending) else f"{found[:90]}{ending}"
+    return f"{kind}{ending}"
+
+
 def new_config(layer_digest: str, created: str, component: Mapping[str, Any]) -> bytes:
     """Return the config of a component, which registries show without its layer."""
     return msgspec.json.encode(
@@ -122,10 +146,11 @@ def new_manifest(config: bytes, layer: Descriptor, annotations: Mapping[str, str
     """Return the manifest of one layer; the same input gives the same bytes."""
     about = Descriptor(CONFIG_TYPE, digest_of(config), len(config))
     made = Manifest(about, (layer,), 2, MANIFEST_TYPE, dict(sorted(annotations.items())))
-    return _encode(made)
+    return written_manifest(made)
 
 
-def _encode(manifest: Manifest) -> bytes:
+def written_manifest(manifest: Manifest) -> bytes:
+    """Return the bytes of a manifest."""
     # The version has a default, and yet has to be written.
     fields = {"schemaVersion": manifest.schema_version, **msgspec.to_builtins(manifest)}
     return msgspec.json.encode(fields)
