@@ -109,9 +109,19 @@ async def test_entries_without_an_end_are_refused() -> None:
         await resolve_entries([RequestedComponent(argument="a")], [Endless()])
 
 
-@pytest.mark.parametrize("reference", ["oci://host/name:1", "ns:name", "ns:name@1.0"])
-async def test_a_reference_to_a_registry_is_refused_with_a_remedy(reference: str) -> None:
-    with pytest.raises(ComponentError, match="not supported yet; download it, and give the file"):
+@pytest.mark.parametrize(
+    "reference, why",
+    [
+        ("oci://host.example/name:1", "not pulled yet; run `portico pull oci://host.example/name:"),
+        ("oci://host/name:1", "it names no host"),
+        ("ns:name", "there is no default registry"),
+        ("ns:name@1.0", "there is no default registry"),
+    ],
+)
+async def test_a_reference_that_was_not_pulled_is_refused_with_a_remedy(
+    reference: str, why: str
+) -> None:
+    with pytest.raises(ComponentError, match=why):
         await named(reference)
 
 

@@ -26,7 +26,7 @@ class _Options(DoorOptions):
         self.shadow: list[str] = []
         self.override: list[str] = []
         self.config: str | None = None
-        self.watch = False
+        self.watch = self.pull = False
         self.agents = False
         self.transport: str | None = None
         self.listen: str | None = None
@@ -205,6 +205,7 @@ def _parser() -> "Parser":
     what = "reload a component when its file or a module beside it is saved"
     add("--watch", action="store_true", help=what)
     parser.add_config()
+    parser.add_pull()
     add_door(add)
     add(
         "--stdio", action="store_true", help="serve stdio, also a bundle made for another transport"

@@ -110,6 +110,10 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
         return restricted_to(read(path, only=chosen), options.group)
 
     path = options.config or config_file()
+    if options.pull:
+        from portico.components.registry_resolver import pull_configured
+
+        pull_configured(path)
     seen = stamp(path)
     return ServeOptions(
         load(path),
@@ -156,6 +160,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     parser.add_config()
+    parser.add_pull()
     one = parser.add_mutually_exclusive_group().add_argument
     one("--group", metavar="NAME", help="serve only this group of the config")
     one("--server", metavar="NAME", help="serve only this server, under its own names; over stdio")

@@ -28,7 +28,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         if name not in self._names:
             raise KeyError(name)
         # Read again with its variables and secrets, which the others do not need.
-        config = read(self._file, only={name})
+        config = read(self.path, only={name})
         if name in config.servers:
             return config.servers[name]
         from portico.components.own_process import as_server, checked
@@ -45,7 +45,8 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         return len(self._names)
 
     @cached_property
-    def _file(self) -> str:
+    def path(self) -> str:
+        """The path of the config, which may not exist."""
         from portico.config.paths import config_file
 
         return self._path or config_file()
@@ -60,6 +61,11 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         found = None if self._config is None else self._config.components.get(name)
         return "" if found is None or found.problem else found.path
 
+    def reference(self, name: str) -> str:
+        """Return the reference of a configured component; empty if it has none."""
+        found = None if self._config is None else self._config.components.get(name)
+        return "" if found is None else found.oci
+
     @cached_property
     def _names(self) -> "Mapping[str, object]":
         return {} if self._config is None else self._config.entries
@@ -71,9 +77,9 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         from portico.config.read import read
 
         try:
-            if self._path is None and not os.path.exists(self._file):
+            if self._path is None and not os.path.exists(self.path):
                 return None
-            return read(self._file, only=())
+            return read(self.path, only=())
         except PorticoError as error:
             if self._quiet:
                 return None

@@ -19,9 +19,14 @@ _RUN = ("-P", "-m", "portico", "run")
 
 def checked(entry: ComponentEntry) -> ComponentEntry:
     """Return the entry; with a problem if its file is not a component, or not only the user's."""
-    if entry.problem or not entry.path:
+    if entry.problem or not (entry.path or entry.oci):
         return entry
     try:
+        if entry.oci:
+            from portico.components.registry_resolver import check_pulled
+
+            check_pulled(entry)
+            return entry
         check_code(entry.files)
         found = classify(entry.path)
     except PorticoError as error:
@@ -70,6 +75,8 @@ def keeps_sessions(entry: ComponentEntry) -> bool:
 
 def _argv(entry: ComponentEntry) -> tuple[tuple[str, ...], bool]:
     """Return the command line, and whether it runs a server of our own library."""
+    if entry.oci:
+        return (sys.executable, *_RUN, entry.oci, "--config", entry.config), True
     if not entry.path:
         return (entry.command, *entry.args), False
     argv = () if entry.problem else classify(entry.path).argv

@@ -80,21 +80,48 @@ class NameResolver:
         return found if self._as_files or _is_middleware(found) else component
 
 
-class NoRegistryResolver:
-    """Refuses references to registries."""
+class LazyRegistryResolver:
+    """Passes references to registries on; without one, nothing of it is imported."""
+
+    def __init__(self, aliases: ConfigAliases, *, pulls: bool) -> None:
+        self._aliases = aliases
+        self._pulls = pulls
 
     async def resolve(self, entry: RequestedComponent) -> Sequence[RequestedComponent] | None:
-        """Raise ComponentError for a reference."""
+        """Return the entry with its component, if it is a reference."""
         if entry.component is not None or not is_registry_reference(entry.argument):
             return None
-        what = "a reference to a registry, which is not supported yet"
-        raise ComponentError(f"{entry.label}: {what}; download it, and give the file")
+        from portico.components.registry_resolver import RegistryResolver
+
+        return await RegistryResolver(self._aliases.path, pulls=self._pulls).resolve(entry)
 
 
-def default_resolvers(aliases: ConfigAliases, *, as_files: bool = False) -> list[Resolver]:
-    """Return the resolvers of every command, in their order."""
+class AliasPuller:
+    """Pulls the references of aliases before they are looked up; it replaces nothing."""
+
+    def __init__(self, aliases: ConfigAliases) -> None:
+        self._aliases = aliases
+
+    async def resolve(self, entry: RequestedComponent) -> Sequence[RequestedComponent] | None:
+        """Pull the component of an alias; raises ComponentError."""
+        if entry.component is None and is_valid_name(entry.argument):
+            reference = self._aliases.reference(entry.argument)
+            if reference:
+                from portico.components.registry_resolver import RegistryResolver
+
+                puller = RegistryResolver(self._aliases.path, pulls=True)
+                await puller.resolve(replace(entry, argument=reference))
+        return None
+
+
+def default_resolvers(
+    aliases: ConfigAliases, *, as_files: bool = False, pulls: bool = False
+) -> list[Resolver]:
+    """Return the resolvers of every command, in their order; with `pulls`, registries are asked."""
+    before: list[Resolver] = [AliasPuller(aliases)] if pulls else []
     names = NameResolver(aliases, as_files=as_files)
-    return [ProfileResolver(aliases), names, NoRegistryResolver()]
+    registries = LazyRegistryResolver(aliases, pulls=pulls)
+    return [*before, ProfileResolver(aliases), names, registries]
 
 
 class OpenBundles(Protocol):

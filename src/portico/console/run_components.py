@@ -29,6 +29,7 @@ class RunOptions(Protocol):
     override: list[str]
     config: str | None
     handlers: str | None
+    pull: bool
     prefix: bool
     shadow: list[str]
     http: str | None
@@ -58,7 +59,7 @@ class _Bundles:
 
 def composer_of(options: RunOptions) -> Composer:
     """Return the composer of a command line; a bundle alone sets options that are not given."""
-    resolvers = default_resolvers(ConfigAliases(options.config))
+    resolvers = default_resolvers(ConfigAliases(options.config), pulls=options.pull)
     bundles = _Bundles()
     found = asyncio.run(resolve_components(options.component, options.override, resolvers, bundles))
     components = with_handlers(components_of(found), options.handlers)

@@ -36,6 +36,11 @@ class Parser(argparse.ArgumentParser):
         help = "portico.toml or a client's JSON file (default: your portico.toml)"
         self.add_argument("--config", metavar="FILE", help=help)
 
+    def add_pull(self) -> None:
+        """Add --pull."""
+        help = "pull components of registries first; otherwise only pulled ones are used"
+        self.add_argument("--pull", action="store_true", help=help)
+
     def add_json(self, help: str = "print JSON") -> None:
         """Add --json."""
         self.add_argument("--json", action="store_true", help=help)

@@ -1,0 +1,87 @@
+"""Resolves references to registries: from the cache by their locked digest, or pulled if asked."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from portico.components.classify import ComponentError, classify
+from portico.components.resolver import RequestedComponent, is_registry_reference
+from portico.config.names import valid_name
+from portico.distribution.distribution_error import DistributionError
+
+if TYPE_CHECKING:
+    from portico.config.schema import ComponentEntry, Config
+    from portico.distribution.pull import Pulled, Puller
+
+
+class RegistryResolver:
+    """Replaces a reference by the file that it is pinned to."""
+
+    def __init__(self, config_path: str, *, pulls: bool = False) -> None:
+        """With `pulls`, ask the registry; otherwise use only what was pulled."""
+        self._config_path = config_path
+        self._pulls = pulls
+
+    async def resolve(self, entry: RequestedComponent) -> Sequence[RequestedComponent] | None:
+        """Return the entry with its component; raises ComponentError if it is not there."""
+        if entry.component is not None or not is_registry_reference(entry.argument):
+            return None
+        try:
+            found = await self._find(entry.argument)
+        except DistributionError as error:
+            raise ComponentError(str(error)) from None
+        name = entry.name or valid_name(found.reference.name.rpartition("/")[2])
+        component = replace(classify(found.path), argument=entry.argument, name=name)
+        origin = f"oci://{found.reference.repository}"
+        return [replace(entry, component=component, origin=origin)]
+
+    async def _find(self, argument: str) -> "Pulled":
+        from portico.distribution.reference import parse_reference
+
+        config = _read(self._config_path)
+        reference = parse_reference(argument, config.publishing.default_place)
+        puller = _puller(config)
+        return await puller.pull(reference) if self._pulls else puller.find(reference)
+
+
+def check_pulled(entry: "ComponentEntry") -> None:
+    """Raise DistributionError unless the reference of a configured component can be used now."""
+    from portico.distribution.reference import parse_reference
+
+    config = _read(entry.config)
+    _puller(config).find(parse_reference(entry.oci, config.publishing.default_place))
+
+
+def pull_configured(config_path: str) -> None:
+    """Pull the references of the enabled components of a config; raises DistributionError."""
+    import asyncio
+
+    from portico.distribution.reference import parse_reference
+
+    config = _read(config_path)
+    puller = _puller(config)
+    for entry in config.components.values():
+        if entry.oci and entry.enabled:
+            reference = parse_reference(entry.oci, config.publishing.default_place)
+            asyncio.run(puller.pull(reference))
+
+
+def _read(path: str) -> "Config":
+    import os
+
+    from portico.config.read import read
+    from portico.config.schema import Config
+
+    return read(path, only=()) if os.path.exists(path) else Config(path=path)
+
+
+def _puller(config: "Config") -> "Puller":
+    from portico.config.paths import cache_folder
+    from portico.distribution.blob_cache import BlobCache
+    from portico.distribution.blob_download import NoProgress
+    from portico.distribution.lock_file import LockFile
+    from portico.distribution.pull import Puller
+
+    cache = BlobCache(cache_folder())
+    return Puller(config.publishing, LockFile(config.path), cache, NoProgress())
