@@ -183,7 +183,8 @@ servers = ["unsett"]
 """
     assert problems(tmp_path, text) == [
         "portico.toml:1: surprise: unknown key; choose from gateway, search, tasks, auth, servers, "
-        "components, groups, clients, mcp_servers, profiles, registries, trust, agents_defaults, agents, routing",
+        "components, groups, clients, mcp_servers, profiles, registries, trust, agents_defaults, "
+        "agents, routing",
         "portico.toml:3: gateway.expose: serach is not one of auto, search, all; "
         "did you mean search?",
         "portico.toml:4: gateway.name_limit: must be 32 to 1024",

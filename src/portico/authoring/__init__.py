@@ -1,1 +1,1 @@
-"""Making components: new projects, bundles, aliases and profiles."""
+"""Making components and publishing them: new projects, bundles, aliases, registries."""

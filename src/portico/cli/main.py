@@ -32,6 +32,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "portico.setup.migrate_command",
         "import a client's servers, and replace them there by Portico",
     ),
+    "push": ("portico.authoring.push_command", "push a component or a bundle to a registry"),
+    "pull": ("portico.authoring.pull_command", "pull components from registries, checked"),
+    "key": ("portico.authoring.key_command", "make a key to sign with, or list the trusted ones"),
     "agents": (
         "portico.cli.agents",
         "show the configured agents and their quotas; explain which one a prompt would get",
