@@ -54,7 +54,7 @@ def _lines(pulled: Pulled) -> list[str]:
         lines.append("  not signed, which your [trust] allows")
     else:
         at = pulled.signed_by.claimed_at
-        claimed = f", on {at} as it says" if at else ""
+        claimed = f"; the signer claims the time {at}" if at else ""
         lines.append(f"  signed by {pulled.signed_by.key}{claimed}")
     return lines
 

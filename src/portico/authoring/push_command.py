@@ -82,7 +82,7 @@ def _parser() -> Parser:
     add("--sign", action="store_true", help="sign it, in cosign's format")
     what = f"the private key to sign with (default: {DEFAULT_KEY} beside the config)"
     add("--key", metavar="FILE", help=what)
-    add("--description", metavar="TEXT", help="what it does, shown by registries")
+    add("--description", metavar="TEXT", help="a description that registries show")
     repeatable(add, "--annotation", str, "NAME=VALUE", "an annotation of its manifest")
     parser.add_config()
     parser.add_json()
