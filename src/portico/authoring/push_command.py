@@ -1,4 +1,4 @@
-"""`portico push`: a component or a bundle to a registry, signed if asked."""
+"""`portico push`: a component or a bundle to a registry, with a signature if wanted."""
 
 import argparse
 import asyncio

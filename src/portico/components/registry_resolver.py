@@ -1,4 +1,4 @@
-"""Resolves references to registries: from the cache by their locked digest, or pulled if asked."""
+"""Resolves references to registries: from the cache by their locked digest, or by a pull."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

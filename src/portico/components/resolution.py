@@ -117,7 +117,7 @@ class AliasPuller:
 def default_resolvers(
     aliases: ConfigAliases, *, as_files: bool = False, pulls: bool = False
 ) -> list[Resolver]:
-    """Return the resolvers of every command, in their order; with `pulls`, registries are asked."""
+    """Return the resolvers of every command, in their order; `pulls` allows pulls."""
     before: list[Resolver] = [AliasPuller(aliases)] if pulls else []
     names = NameResolver(aliases, as_files=as_files)
     registries = LazyRegistryResolver(aliases, pulls=pulls)

@@ -62,7 +62,7 @@ class TrustSettings(Struct, frozen=True, kw_only=True):
 
     keys: Mapping[str, TrustedKey] = field(default_factory=dict)
     unsigned: Annotated[tuple[str, ...], texts] = ()
-    """What may be used without a signature, written like `signs_for`."""
+    """Components that need no signature, written like `signs_for`."""
 
 
 class Publishing(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Publishing(Struct, frozen=True, kw_only=True):
     trust: TrustSettings = TrustSettings()
 
     def registry(self, host: str) -> RegistrySettings:
-        """Return the registry of a host; one that is not configured has only its host."""
+        """Return the registry of a host; without an entry, it has only its host."""
         found = (one for one in self.registries.values() if one.host == host)
         return next(found, RegistrySettings(url=f"https://{host}"))
 

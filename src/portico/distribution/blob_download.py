@@ -108,7 +108,7 @@ class BlobDownload:
     async def run(self) -> str:
         """Return the path of the blob; raises DistributionError.
 
-        A download by another process is awaited; one that broke off is resumed.
+        A download by another process is awaited; an incomplete download is resumed.
         """
         digest = self._layer.digest
         async with self._cache.lock(digest):

@@ -74,7 +74,7 @@ class BlobUpload:
         except RegistryUnavailable:
             raise
         except DistributionError:
-            self._cache.save_note(note, _UPLOAD, None)  # the next try begins anew
+            self._cache.save_note(note, _UPLOAD, None)  # the next try starts again
             raise
         self._cache.save_note(note, _UPLOAD, None)
 

@@ -90,7 +90,7 @@ class Pusher:
                 )
                 was_sent = await upload.run(file, layer.size, layer.digest)
                 await self._small(client, reference.name, config)
-                # By digest first: nobody sees the tag before its signature.
+                # By digest first, so that the tag never points to a component without its signature.
                 await client.put_manifest(reference.name, digest, data)
                 if key is not None:
                     await self._sign(client, reference, digest, key)

@@ -97,7 +97,7 @@ class RegistryClient:
         return await self._location(response, url, f"an upload to {name}", 202)
 
     async def upload_progress(self, name: str, url: str) -> tuple[int, str] | None:
-        """Return how many bytes of an upload have arrived, and its next URL; None if it is gone."""
+        """Return how many bytes of an upload have arrived, and its next URL; None if it was deleted."""
         response = await self._send("GET", url, _push(name))
         response.close()
         if response.status != 204:
@@ -169,7 +169,7 @@ class RegistryClient:
         content: Content | None,
         size: int,
     ) -> Http1Response:
-        # An upload's URL comes from the registry: it may lead elsewhere, and gets no credentials.
+        # The registry chose the URL of an upload: at another origin it gets no credentials.
         credentials = self._auth.header(scope) if self._is_own(url) else _NOTHING
         try:
             async with asyncio.timeout(STALL_S + size / _SLOWEST):
