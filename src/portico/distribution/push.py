@@ -90,7 +90,7 @@ class Pusher:
                 )
                 was_sent = await upload.run(file, layer.size, layer.digest)
                 await self._small(client, reference.name, config)
-                # By digest first, so that the tag never points to a component without its signature.
+                # By digest first: the tag never points to a component without its signature.
                 await client.put_manifest(reference.name, digest, data)
                 if key is not None:
                     await self._sign(client, reference, digest, key)
@@ -144,7 +144,7 @@ def _layer(file: BinaryIO, path: str) -> Descriptor:
     kind = layer_type(head)
     if not kind:
         what = "neither a .wasm component nor a bundle, so others could not run it"
-        raise DistributionError(f"{path}: {what}; compose a bundle of it first")
+        raise DistributionError(f"{path}: {what}; run `portico compose` on it first")
     size = size_of(file)
     if size > MAX_COMPONENT:
         raise DistributionError(f"{path}: larger than {MAX_COMPONENT:,} bytes, the limit")

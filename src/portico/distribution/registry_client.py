@@ -97,7 +97,7 @@ class RegistryClient:
         return await self._location(response, url, f"an upload to {name}", 202)
 
     async def upload_progress(self, name: str, url: str) -> tuple[int, str] | None:
-        """Return how many bytes of an upload have arrived, and its next URL; None if it was deleted."""
+        """Return how much of an upload has arrived, and its next URL; None if it was deleted."""
         response = await self._send("GET", url, _push(name))
         response.close()
         if response.status != 204:
