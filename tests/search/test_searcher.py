@@ -270,8 +270,11 @@ async def test_a_reranker_has_the_last_word_and_its_failure_does_no_harm(
         assert [hit.server for hit in local] == ["github", "gitlab"]
         assert [hit.server for hit in found] == ["gitlab", "github"]
         asked = len(fake.asked)
-        assert await searcher.search("open an issue", 2) == found
+        for same in ("open an issue", "Open an Issue", " an  issue open "):
+            assert await searcher.search(same, 2) == found
         assert len(fake.asked) == asked
+        await searcher.search("open two issues", 2)
+        assert len(fake.asked) == asked + 1
         await searcher.close()
 
 

@@ -168,7 +168,8 @@ class Searcher:
             catalog = await self._wait_for_catalog()
         space = self._vectors.space if self._vectors else None
         space = space if space is not None and space.index is catalog.index else None
-        key: _Query = (query, limit, server, servers, space is not None)
+        words = " ".join(sorted(query.casefold().split())) if self._reranker else query
+        key: _Query = (words, limit, server, servers, space is not None)
         cache = catalog.cache
         found = cache.get(key)
         if found is not None:
@@ -176,7 +177,7 @@ class Searcher:
             self._hits += 1
         else:
             self._misses += 1
-            found, final = await self._find(catalog, space, key)
+            found, final = await self._find(catalog, space, query, key)
             if final:
                 cache[key] = found
                 if len(cache) > CACHED:
@@ -288,10 +289,10 @@ class Searcher:
         return self._catalog
 
     async def _find(
-        self, catalog: _Catalog, space: "Space | None", key: _Query
+        self, catalog: _Catalog, space: "Space | None", query: str, key: _Query
     ) -> tuple[list[Hit], bool]:
         """Return the hits, and whether they are final."""
-        query, limit, server, servers, _ = key
+        _, limit, server, servers, _ = key
         wanted = query, max(limit, CANDIDATES) if self._reranker else limit, server, servers
         if space is not None:
             hits = await asyncio.to_thread(self._by_both, space, *wanted)
