@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from portico.config.auth_settings import AuthSettings
-from portico.config.paths import config_file
+from portico.config.paths import config_file, state_folder
 from portico.config.problems import ConfigError, Report
 from portico.config.read import read
 from portico.config.schema import LIMITS, Config, Gateway, Search, Timeouts, ToolFilter
@@ -389,6 +389,18 @@ def test_the_default_file_is_in_the_config_folder(
     monkeypatch.delenv("PORTICO_HOME")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert config_file() == str(tmp_path / "portico" / "portico.toml")
+
+
+def test_a_variable_names_the_default_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTICO_CONFIG", str(tmp_path / "mine.toml"))
+    monkeypatch.setenv("PORTICO_HOME", str(tmp_path / "home"))
+    assert config_file() == str(tmp_path / "mine.toml")
+    assert state_folder() == str(tmp_path / "home" / "state")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PORTICO_CONFIG", "here.toml")
+    assert config_file() == str(tmp_path / "here.toml")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ def state_dir() -> "Path":
 
 
 def config_file() -> str:
-    """The default config file."""
+    """The default config file; `PORTICO_CONFIG` is for clients that pass no options on."""
+    if given := os.environ.get("PORTICO_CONFIG"):
+        return _absolute("PORTICO_CONFIG", given)
     return os.path.join(_folder("config", "XDG_CONFIG_HOME", ".config"), "portico.toml")
 
 
@@ -58,7 +60,7 @@ def working_folder() -> str:
 def _folder(kind: str, variable: str, default: str) -> str:
     home = os.environ.get("PORTICO_HOME")
     if home:
-        return os.path.join(_absolute(home), kind)
+        return os.path.join(_absolute("PORTICO_HOME", home), kind)
     base = os.environ.get(variable) or ""
     # "All paths must be absolute. If [one is] relative ... ignore it" (XDG Base Directory).
     if not os.path.isabs(base):
@@ -69,11 +71,11 @@ def _folder(kind: str, variable: str, default: str) -> str:
     return os.path.join(base, "portico")
 
 
-def _absolute(home: str) -> str:
+def _absolute(variable: str, path: str) -> str:
     try:
-        return os.path.abspath(os.path.expanduser(home))
+        return os.path.abspath(os.path.expanduser(path))
     except FileNotFoundError:
         raise PorticoError(
-            f"PORTICO_HOME is {home!r}, relative to a folder that was deleted: "
+            f"{variable} is {path!r}, relative to a folder that was deleted: "
             "give an absolute path, or start Portico in another folder"
         ) from None
