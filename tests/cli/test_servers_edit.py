@@ -178,7 +178,7 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         ([], "give an action: list, add"),
-        (["ad"], "invalid choice"),
+        (["ad"], "did you mean add?"),
         (["add"], "add needs a NAME"),
         (["add", "a"], "add needs a NAME"),
         (["add", "a", "--"], "add needs a NAME"),

@@ -457,7 +457,7 @@ def test_a_damaged_store_is_refused_in_its_own_words(
     ("words", "why"),
     [
         ([], "give an action: list, show"),
-        (["shw", "x"], "invalid choice: 'shw'"),
+        (["shw", "x"], "cannot be 'shw'; did you mean show?"),
         (["show"], "show needs the ID of a task"),
         (["show", "a", "b"], "show takes one ID"),
         (["list", "a"], "list takes no ID"),

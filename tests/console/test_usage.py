@@ -55,3 +55,23 @@ def test_the_value_of_an_unknown_option_is_not_repeated(
 def test_words_behind_two_dashes_are_no_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "--", "--nonsense"]) == 1
     assert "'--nonsense' is neither a file, an alias nor a command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("servers ad", "ACTION cannot be 'ad'; did you mean add?"),
+        ("servers fly", "ACTION cannot be 'fly'; choose list, add, remove"),
+        ("serve --expose sarch", "--expose cannot be 'sarch'; did you mean search?"),
+        ("serve --port 80", "there is no option --port; use --http [HOST:]PORT"),
+        ("run x.py --host 0.0.0.0", "there is no option --host; use --http [HOST:]PORT"),
+        ("serve --http", "--http needs [HOST:]PORT, such as --http 8000"),
+        ("serve --group", "--group needs NAME"),
+        ("-v", "there is no option '-v'; did you mean '--version'?"),
+    ],
+)
+def test_usual_mistakes_get_the_right_words(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed.split()) == 2
+    assert said in capsys.readouterr().err

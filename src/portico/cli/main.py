@@ -197,5 +197,6 @@ def _unknown(name: str) -> str:
 
     kind = "option" if name.startswith("-") else "command"
     near = close_matches(name, ("--help", "--version", *COMMANDS))
+    near = ["--version"] if name == "-v" else near
     hint = did_you_mean(map(repr, near)) or f"choose from {', '.join(COMMANDS)}"
     return f"there is no {kind} {name[:40]!r}; {hint}"

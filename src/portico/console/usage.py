@@ -4,13 +4,18 @@ import argparse
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from portico.model.wording import close_matches, did_you_mean, is_nearly_url
 
 URLS = ("http://", "https://")
 _OPTION = re.compile(r"--[^\s=]+(?==|$)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_NO_CHOICE = re.compile(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)")
+_NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected one argument")
+_OTHERWISE = {"--port": "--http", "--host": "--http", "--listen": "--http"}
+"""Options of other programs, and ours for the same."""
+_EXAMPLES = {"--http": "--http 8000"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,6 +110,24 @@ class Parser(argparse.ArgumentParser):
         if len(word.split()) > 1:
             self.error("the command is quoted as one word; remove the quotes: COMMAND ARGS...")
 
+    def error(self, message: str) -> NoReturn:
+        """End the command; the message has the correction."""
+        if (found := _NO_CHOICE.fullmatch(message)) is not None:
+            choices = re.findall(r"'([^']*)'|([^\s',]+)", found[3])
+            names = [quoted or plain for quoted, plain in choices]
+            hint = did_you_mean(close_matches(found[2], names)) or f"choose {', '.join(names)}"
+            message = f"{found[1]} cannot be {found[2][:40]!r}; {hint}"
+        elif (found := _NO_VALUE.fullmatch(message)) is not None:
+            option = found[1]
+            action = self.options[option]
+            value = action.metavar or action.dest.upper()
+            example = f", such as {_EXAMPLES[option]}" if option in _EXAMPLES else ""
+            message = f"{option} needs {value}{example}"
+        super().error(message)
+
     def _hint(self, given: str) -> str:
+        ours = self.options.get(_OTHERWISE.get(given, ""))
+        if ours is not None:
+            return f"use {ours.option_strings[-1]} {ours.metavar}"
         near = close_matches(given, (name for name in self.options if name.startswith("--")))
         return did_you_mean(near) or f"`{self.prog} --help` lists all"
