@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import ADDED
+from portico.catalog.rendering import brief, brief_status, brief_text, full, full_text
 from portico.catalog.sanitize import sanitize_json
 from portico.chain.fold import terminus
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, result_response
-from portico.gateway.rendering import brief, brief_status, brief_text, full, full_text
 from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping
 from portico.model.context import Context
 from portico.model.errors import INVALID_PARAMS, PorticoError
