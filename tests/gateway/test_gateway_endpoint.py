@@ -407,13 +407,17 @@ async def test_tools_with_a_page_of_their_own_are_listed_beside_the_search(
 
 
 @ERAS
-async def test_the_meta_tools_ask_to_be_loaded_by_clients_that_search_themselves(
+async def test_meta_tools_and_pinned_tools_ask_to_be_loaded_by_clients_that_search_themselves(
     version: str,
 ) -> None:
     settings = Gateway(expose="search", pinned=("alpha__add",))
     async with registry(world(), config("alpha", gateway=settings)) as gateway:
         await gateway.refresh(gateway.members)
         client = Client(gateway.endpoint(), version)
-        for tool in (await client.result("tools/list"))["tools"]:
-            ours = tool["name"] != "alpha__add"
-            assert (tool.get("_meta", {}).get("anthropic/alwaysLoad") is True) == ours
+        shown = (await client.result("tools/list"))["tools"]
+        assert [tool["name"] for tool in shown if tool["name"] == "alpha__add"]
+        assert all(tool["_meta"]["anthropic/alwaysLoad"] is True for tool in shown)
+        every = await Client(gateway.endpoint(None, False), version).result("tools/list")
+        loaded = [tool["name"] for tool in every["tools"] if "alwaysLoad" in str(tool.get("_meta"))]
+        assert loaded == ["alpha__add"]
+        assert len(every["tools"]) > 1

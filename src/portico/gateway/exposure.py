@@ -12,6 +12,8 @@ from portico.catalog.merge import ItemRoute, Merged
 from portico.chain.views import ViewFailed, Views
 from portico.config.schema import Config
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
+from portico.fit.instructions import merged_instructions
+from portico.fit.tool_hints import hinted
 from portico.gateway import metatool_definitions
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.member import Member
@@ -28,12 +30,6 @@ from portico.task_protocol.task_tool_definitions import task_tools
 _KINDS = ("tools", "resources", "prompts")
 FIRST_LIST_TIMEOUT_S = 10.0
 """The time that the very first list waits for the servers' catalogs."""
-
-INSTRUCTIONS = (
-    "Portico connects several MCP servers. Call search_tools to find a tool for what you need, "
-    "then the tool in its `call` (execute_tool or, if it is read-only, execute_read_tool) with its "
-    "name and arguments; describe_tool returns its full definition."
-)
 
 
 class MemberRegistry(Protocol):
@@ -216,8 +212,8 @@ class Exposure:
             self._revision += 1
             summary = self._summarize(merged, self.servers())
             identity = self._identity()
-            if self._searches:
-                words = f"{INSTRUCTIONS} Servers: {summary}"
+            if not self._registry.is_composition:
+                words = merged_instructions(summary, searches=self._searches)
                 identity = msgspec.structs.replace(identity, instructions=words)
             made = Catalog(self._offer(merged, config, summary), identity, number=self._revision)
             known = self._catalog = (everything, config, made)
@@ -236,6 +232,8 @@ class Exposure:
             tools = Listed(items=items, keys=keys)
         else:
             tools = merged.listed("tools")
+        if not self._registry.is_composition:
+            tools = hinted(tools, merged, config.gateway.pinned, self._tags)
         if self._tasks is not None and not self._registry.is_composition and self._tasks():
             own = task_tools()
             listed = self._without_schemas(tools, merged, config)
@@ -248,6 +246,10 @@ class Exposure:
             # Capabilities cannot be declared later, when a server adds the first of a kind.
             declared=frozenset(_KINDS if self._tasks is None else (*_KINDS, "tasks")),
         )
+
+    def _tags(self, server: str) -> tuple[str, ...]:
+        member = self._registry.members.get(server)
+        return () if member is None else member.entry.tags
 
     def _without_schemas(self, tools: Listed, merged: Merged, config: Config) -> Iterator[bytes]:
         """Return definitions without the output schemas of those tools whose calls can become

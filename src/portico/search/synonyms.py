@@ -127,3 +127,22 @@ def widen(terms: Iterable[str], weight: float, rarity: Callable[[str], float]) -
             fair = min(1.0, rarity(term) / rarity(other))
             wide.setdefault(other, weight * fair)
     return wide
+
+
+@cache
+def _written() -> Mapping[str, tuple[str, ...]]:
+    """Return the words of each term's groups, as they are written."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for line in _GROUPS.strip().splitlines():
+        group = line.split()
+        for word in group:
+            found[stem(word)] |= dict.fromkeys(group)
+    return {term: tuple(words) for term, words in found.items()}
+
+
+def related(terms: Iterable[str]) -> list[str]:
+    """Return the synonyms of these terms as words, each once, without the terms themselves."""
+    known = dict.fromkeys(terms)
+    groups = _written()
+    found = dict.fromkeys(word for term in known for word in groups.get(term, ()))
+    return [word for word in found if stem(word) not in known]

@@ -1,0 +1,1 @@
+"""Each client gets the catalog in the shape that serves it best."""
