@@ -10,6 +10,7 @@ import pytest
 from tests.serve.gateway import Gateway, command, written
 from tests.support import node
 from tests.support.running import teed
+from tests.wrap.faults import until
 from tests.wrap.talk import Web, web
 
 pytestmark = pytest.mark.slow
@@ -86,6 +87,42 @@ def test_each_account_of_a_real_apps_server_shows_its_own_page(
         asked = {"name": "describe_tool", "arguments": {"name": f"home__{TOOL}"}}
         (tool,) = result(client, "tools/call", asked)["structuredContent"]["tools"]
         assert pages(tool["definition"]) == (SECOND, SECOND)
+
+
+@pytest.mark.parametrize("expose", ["all", "search"])
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+def test_a_page_calls_a_tool_by_its_bare_name_unless_two_servers_have_it(
+    modern: bool, expose: str, tmp_path: Path
+) -> None:
+    accounts = Accounts(tmp_path, expose)
+    both = accounts.config.read_text()
+    accounts.config.write_text(both.replace("[servers.home]", "[servers.home]\nenabled = false"))
+    with Gateway(tmp_path, accounts.config) as gateway, web(gateway.port, modern=modern) as client:
+        client.call("refresh_tools")
+        listed = [tool["name"] for tool in result(client, "tools/list")["tools"]]
+        assert f"work__{TOOL}" in listed
+        (page,) = result(client, "resources/read", {"uri": PAGE})["contents"]
+        assert page["mimeType"] == HTML
+        by_page = result(client, "tools/call", {"name": TOOL, "arguments": {}})
+        by_name = result(client, "tools/call", {"name": f"work__{TOOL}", "arguments": {}})
+        assert by_page["structuredContent"].keys() == by_name["structuredContent"].keys()
+        assert [params["name"] for params in accounts.asked("work", "tools/call")] == [TOOL] * 2
+        log = tmp_path / "state" / "logs" / "serve.log"
+        assert until(lambda: log.exists() and log.read_text().count(f'"tool":"{TOOL}"') == 2)
+        for name in (f"{TOOL}s", f"work_{TOOL}", "toString", ""):
+            id = client.request("tools/call", {"name": name, "arguments": {}})
+            assert json.loads(client.error(id))["code"] == -32602
+        accounts.config.write_text(both)
+
+        def refusal() -> str:
+            id = client.request("tools/call", {"name": TOOL, "arguments": {}})
+            return client.answer(id).decode()
+
+        told = f"unknown tool: {TOOL}; call it as work__{TOOL} or home__{TOOL}"
+        assert until(lambda: told in refusal())
+        asked = [len(accounts.asked(name, "tools/call")) for name in ("work", "home")]
+        assert told in refusal()
+        assert [len(accounts.asked(name, "tools/call")) for name in ("work", "home")] == asked
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])

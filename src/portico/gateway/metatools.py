@@ -12,6 +12,7 @@ from portico.catalog.merge import ADDED
 from portico.catalog.rendering import brief, brief_status, brief_text, full, full_text
 from portico.catalog.sanitize import sanitize_json
 from portico.chain.fold import terminus
+from portico.fit.bare_names import with_bare_names
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, result_response
@@ -158,7 +159,9 @@ class MetaTools:
             return self._execute_when_known(next, request, context)
 
         check = answer_hidden if self._exposure.is_filtered else None
-        return unwrapping(next, self._invalid, self._refuse_read, check)
+        reserved = metatool_definitions.RESERVED
+        other = with_bare_names(lambda: self._exposure.merged, reserved, next)
+        return unwrapping(next, other, self._invalid, self._refuse_read, check)
 
     def _refuse_read(self, request: Request, context: Context) -> Response | None:
         """Refuse `execute_read_tool` unless the tool is read-only, now and as it was last shown to

@@ -143,17 +143,21 @@ def with_target(request: Request, key: str, value: str) -> Request:
 
 def unwrapping(
     next: Handler,
+    other: Handler,
     on_invalid: Callable[[Request, Context, "InvalidCall"], Response],
     refuse_read: Callable[[Request, Context], Response | None],
     answer_hidden: Callable[[Request, Context], Answer | None] | None = None,
 ) -> Handler:
     """Wrap the next handler so that it sees `execute_tool` and `execute_read_tool` as calls of the
-    named tool. `on_invalid` answers an invalid call, `refuse_read` a call of a tool that is not
-    known to be read-only, and `answer_hidden` may answer for a hidden tool."""
+    named tool; `other` gets the calls of all tools that are not ours. `on_invalid` answers an
+    invalid call, `refuse_read` a call of a tool that is not known to be read-only, and
+    `answer_hidden` may answer for a hidden tool."""
 
     def handle(request: Request, context: Context) -> Answer:
-        if request.name not in NAMES or request.method != "tools/call":
+        if request.method != "tools/call":
             return next(request, context)
+        if request.name not in NAMES:
+            return other(request, context)
         if request.name not in EXECUTES:
             request.asked = request.name
             return next(request, context)
