@@ -256,6 +256,7 @@ def gateway_http(
 def _shared(
     serve_options: "ServeOptions", drain_s: float, alone: bool, folder: str = ""
 ) -> "SharedGateway[GatewayApp]":
+    from portico.config.client_exposure import client_of_environment
     from portico.config.paths import control_folder
     from portico.gateway.serve_options import key_of
     from portico.windows.window import SharedGateway
@@ -286,6 +287,7 @@ def _shared(
             "expose": serve_options.expose,
             "folder": folder,
             "client": serve_options.client,
+            "environment": client_of_environment(os.environ),
             "server": serve_options.server,
         },
         drain_s=drain_s,

@@ -21,7 +21,7 @@ from tests.wrap.faults import alive, until
 
 WAIT_S = 180.0
 """How long a whole conversation may take before it counts as a hang: the agent starts for long."""
-_SETTINGS = {
+QWEN_SETTINGS = {
     "$version": 4,
     "general": {"enableAutoUpdate": False},
     "privacy": {"usageStatisticsEnabled": False},
@@ -37,7 +37,7 @@ def qwen_table(home: Path, model: ModelServer) -> dict[str, Any]:
     """The `[[agents]]` table of Qwen Code with this home, in front of this model."""
     settings = home / ".qwen" / "settings.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text(json.dumps(_SETTINGS))
+    settings.write_text(json.dumps(QWEN_SETTINGS))
     return {
         "id": "qwen",
         "preset": "qwen",

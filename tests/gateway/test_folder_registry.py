@@ -15,7 +15,7 @@ from portico.config.schema import Timeouts
 from portico.gateway import registry as registries
 from portico.gateway.registry import Registry
 from portico.model.errors import McpError
-from portico.windows.connected_windows import folder_in
+from portico.windows.preferences import folder_in
 from portico.wires.wire import Address, Wire
 from tests.gateway.registries import MODERN, Client, Prompt, World, config, registry
 from tests.gateway.test_growth import living

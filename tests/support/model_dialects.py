@@ -122,7 +122,7 @@ class Responses:
 
 
 def _of_response(item: Message) -> Message:
-    role = item.get("role") or ("tool" if "output" in item else "assistant")
+    role = item.get("role") or ("tool" if item["type"].endswith("_output") else "assistant")
     return {"role": role, "content": item.get("content") or ""}
 
 
@@ -130,6 +130,9 @@ def _items(step: Step, id: str) -> list[Message]:
     if not step.tool:
         text = [{"type": "output_text", "text": "".join(step.chunks)}]
         return [{"type": "message", "role": "assistant", "id": id, "content": text}]
+    if step.tool == "tool_search":  # of Codex and Copilot CLI, which search for deferred tools
+        search = {"type": "tool_search_call", "call_id": id, "execution": "client"}
+        return [{**search, "arguments": dict(step.arguments)}]
     call = {"type": "function_call", "call_id": id, "arguments": json.dumps(step.arguments)}
     server = re.match("mcp__[^_]+", step.tool)  # Codex has a namespace for the tools of each
     if server is None:

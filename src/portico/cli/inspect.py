@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from portico import __version__
 from portico.cli.inspect_page import chain_rows, show_chain, show_clashes, show_one
 from portico.cli.inspected import Inspected, as_data, clashes, described, inspect
 from portico.cli.target import add_options, check_options, run
@@ -17,6 +18,7 @@ from portico.components.resolution import (
     default_resolvers,
     resolve_components,
 )
+from portico.console.client_view import show_as
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
@@ -31,6 +33,10 @@ def main(argv: list[str]) -> int:
     end = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_intermixed_args(argv[:end])
     options.component += argv[end + 1 :]
+    if options.client is not None:
+        if options.component:
+            parser.error("--as is for the configured gateway: give no component")
+        return show_as(options.client, options.config, __version__, as_json=options.json)
     if not options.component:
         from portico.cli.inspect_gateway import show_gateway
 
@@ -106,6 +112,7 @@ def _parser() -> Parser:
     add("component", nargs="*", metavar="COMPONENT", help=what)
     add("--static", action="store_true", help="start nothing; show only the facts in the files")
     add("--verify", action="store_true", help="compare every byte of a bundle with its digests")
+    add("--as", dest="client", metavar="CLIENT", help="show what a client is shown, like claude")
     parser.add_config()
     add_options(parser)
     return parser

@@ -17,13 +17,13 @@ from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
 from portico.components.grants import Grants, grants_of
 from portico.components.own_process import file_run_by
+from portico.console.render import BYTES_PER_TOKEN
 from portico.model.errors import PorticoError
 from portico.model.offer import KEYS, KINDS
 
 if TYPE_CHECKING:
     from portico.client.client import Client
 
-BYTES_PER_TOKEN = 4
 _ROLES = {
     "url": "a server at a URL",
     "command": "a program",

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from portico import __version__
+from portico.console.exposure_views import exposure_lines
 from portico.console.login_views import login_line, login_warning
 from portico.console.render import Screen, clean
 from portico.console.running import RunningPortico, in_folders, list_porticos
@@ -86,6 +87,7 @@ def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
             yield from (f"    {line}" for line in portico.rejected.splitlines())
         for warning in portico.status.get("warnings") or ():
             yield f"  warning: {on_one_line(str(warning))}"
+        yield from exposure_lines(portico.status)
         processes = [one for server in portico.servers for one in in_folders(server)]
         if processes:
             rows = [_HEAD, *(_row(server) for server in processes)]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+BYTES_PER_TOKEN = 4
+"""About, in definitions of tools."""
 _HARMLESS = "\n\t\u200c\u200d"
 """Invisible characters that stay; scripts and emoji need the joiners."""
 

@@ -86,7 +86,8 @@ class RunningPortico(Struct):
     def significant_state(self) -> object:
         """The fields whose change `status --watch` reports."""
         kept = [{k: v for k, v in one.items() if k not in _VOLATILE} for one in self.servers]
-        return (self.is_running, self.status.get("pid"), self.error, self.rejected, kept)
+        shown = self.status.get("exposures")
+        return (self.is_running, self.status.get("pid"), self.error, self.rejected, kept, shown)
 
 
 _OF_PROCESS = ("ok", "pid", "coroutines", "url")

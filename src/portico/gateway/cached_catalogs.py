@@ -1,15 +1,18 @@
 """The status of a config's servers from their catalogs on disk, while no gateway runs."""
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.catalog.catalog import Catalog
 from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.catalog.namespaced import NamespacedOffer
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config
+from portico.fit.exposure_choice import ExposureChoice, GatewayFacts
 from portico.gateway.member_kinds import MemberEnvironment
 from portico.gateway.registry import Registry
 from portico.gateway.serve_options import ServeOptions
@@ -44,6 +47,16 @@ def cached_offers(config: Config, version: str) -> dict[str, dict[str, list[dict
         for name, offer in found
         if not registry.members[name].is_pending
     }
+
+
+def cached_view(
+    config: Config, version: str, choose: Callable[[GatewayFacts], ExposureChoice]
+) -> tuple[ExposureChoice, Catalog, list[str]]:
+    """Return the exposure that is chosen, its catalog from the last known ones, and the servers
+    that were never listed."""
+    registry = _registry(config, version)
+    choice = choose(registry.facts())
+    return choice, registry.shown(choice.searches), registry.pending(registry.members)
 
 
 def _definitions(namespaced: NamespacedOffer, kind: str) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from portico.catalog.catalog import Identity
+from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.merge import Merged
 from portico.catalog.server_summary import ServerSummary, summarize
 from portico.chain.endpoint import ChainEndpoint
@@ -102,6 +102,11 @@ class GatewayEndpoints:
         if found is None:
             found = self._endpoints[key] = self._make_endpoint(group, key[1])
         return found[1]
+
+    def shown(self, searches: bool) -> Catalog:
+        """Return the catalog of all servers in one exposure, as far as it is known."""
+        self.endpoint(None, searches)
+        return self._endpoints["", searches][0].now()
 
     def server_endpoint(self, server: str) -> ChainEndpoint | None:
         """Return the endpoint of one server, under its own names; None if it is unknown."""

@@ -6,6 +6,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,7 @@ from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.chain.current_endpoint import CurrentEndpoint
 from portico.chain.endpoint import ChainEndpoint
-from portico.chain.fitted_endpoint import FittedEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
-from portico.config.client_exposure import known_client
 from portico.config.paths import cache_folder, log_file, state_folder, working_folder
 from portico.config.schema import Config, Search
 from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
@@ -34,7 +33,8 @@ from portico.state.files import is_writable
 from portico.state.report import failed, report
 from portico.state.user_secret import user_secret
 from portico.state.watchdog import Watchdog
-from portico.windows.connected_windows import CLIENT, SERVER, folder_in, name_in
+from portico.windows.client_fit import ClientFit
+from portico.windows.preferences import SERVER, folder_in, name_in
 
 if TYPE_CHECKING:
     from portico.model.types import Endpoint, LimitedEndpoint
@@ -126,6 +126,7 @@ class GatewayApp:
         self.window_folders: Callable[[], Collection[str]] = tuple
         self.window_clients: Callable[[], Mapping[str, int]] = dict
         """Returns the folders of the windows."""
+        self._fit = ClientFit(self.registry.facts, options.expose or "", options.client)
         self._relinking = asyncio.Lock()  # the chain that was requested last is the one that stays
         self._links_problem = ""
         """Why the links of the config are not in use; empty if they are."""
@@ -179,9 +180,9 @@ class GatewayApp:
             await self.tasks.host.worker.wait_until_idle()
 
     @property
-    def endpoint(self) -> ChainEndpoint:
-        """The main endpoint: all servers, or the chosen group."""
-        return self.registry.endpoint(self._options.group)
+    def endpoint(self) -> "Endpoint":
+        """The main endpoint of HTTP clients: all servers, or the chosen group."""
+        return self._http_endpoint(self._options.group)
 
     def client_endpoint(
         self, preferences: Mapping[str, Any], family: "Family | None" = None
@@ -200,30 +201,10 @@ class GatewayApp:
         if server := name_in(preferences, SERVER):
             gone = f"the server {server} is disabled, or no longer in the config"
             return CurrentEndpoint(lambda: registry.server_endpoint(server), gone), {}
-        # The next owner may know another number of tools.
-        many = preferences.get("many")
-        keeps = {"many": self.registry.resolves_to_search("auto") if many is None else many is True}
+        return self._fit.window(preferences, partial(registry.endpoint, self._options.group))
 
-        def choose(name: str, version: str) -> ChainEndpoint:
-            given = name_in(preferences, CLIENT)
-            expose = preferences.get("expose") or self._expose_of(given, name) or "auto"
-            if expose == "auto":
-                client = known_client(given) or known_client(name)
-                sent = version if client is not None and client.wire == name else ""
-                defers = client is not None and client.defers(sent)
-                expose = "search" if keeps["many"] and not defers else "all"
-            return registry.endpoint(self._options.group, expose == "search")
-
-        return FittedEndpoint(choose), keeps
-
-    def _expose_of(self, *names: str) -> str | None:
-        """Return the exposure that the config has for a client, or for all; None for neither."""
-        settings = self.registry.config.clients
-        known = [client.name for name in names if (client := known_client(name)) is not None]
-        for name in (*names, *known):
-            if name in settings and settings[name].expose:
-                return settings[name].expose
-        return self.registry.expose
+    def _http_endpoint(self, group: str | None) -> "Endpoint":
+        return self._fit.http(group or "", partial(self.registry.endpoint, group))
 
     def full_endpoint(self, folder: str) -> ChainEndpoint:
         """Return the main endpoint with all tools in its lists, for clients in a folder."""
@@ -241,13 +222,13 @@ class GatewayApp:
         """Return the endpoint of a running task's agent by the task's token."""
         return None if self.agents is None else self.agents.access.find(token)
 
-    def endpoint_at(self, path: str) -> ChainEndpoint | None:
+    def endpoint_at(self, path: str) -> "Endpoint | None":
         """Return the endpoint at `/servers/NAME/mcp` or `/groups/NAME/mcp`; None if unknown."""
         match path.split("/"):
             case ["", "servers", name, "mcp"]:
                 return self.registry.server_endpoint(name)
             case ["", "groups", name, "mcp"] if name in self.registry.config.groups:
-                return self.registry.endpoint(name)
+                return self._http_endpoint(name)
         return None
 
     def on_routes_changed(self, act: Callable[[], None]) -> None:
@@ -435,6 +416,7 @@ class GatewayApp:
             "disabled": registry.config.disabled,
             "warnings": [*registry.config.warnings, *self._links_warning(), *self._task_warnings()],
             "coroutines": len(asyncio.all_tasks()),
+            "exposures": self._fit.http_choices(),
             **self._with_tasks(registry.status()),
         }
 

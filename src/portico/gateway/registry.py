@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from portico.catalog.catalog import Identity
+from portico.catalog.catalog import Catalog, Identity
 from portico.catalog.exposed_names import SEPARATOR
 from portico.catalog.merge import Clash, Merged
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.views import Views
 from portico.config.schema import Config
+from portico.fit.exposure_choice import GatewayFacts
 from portico.gateway.endpoints import IN_FOLDER, GatewayEndpoints
 from portico.gateway.exposure import Exposure
 from portico.gateway.local_server import LocalEntry
@@ -116,7 +117,8 @@ class Registry:
         self.merged = self._merged(None)
         # Decided once: a client must not find other tools than those it has listed.
         self.expose = config.gateway.expose
-        self._has_many = self._is_unknown() or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
+        self._is_counted = not self._is_unknown()
+        self._has_many = not self._is_counted or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
         self.searches = self.resolves_to_search(expose)
         self._tasks = tasks
         self._endpoints = GatewayEndpoints(self, links, record_call, tasks)
@@ -217,6 +219,15 @@ class Registry:
         """True if this value of `expose` means search; None is the config's value."""
         expose = expose or self.expose
         return self._has_many if expose == "auto" else expose == "search"
+
+    def facts(self) -> GatewayFacts:
+        """Return the facts that decide what a client is shown."""
+        many, is_counted = MIN_TOOLS_FOR_SEARCH, self._is_counted
+        return GatewayFacts(self.config.clients, self.expose, self._has_many, many, is_counted)
+
+    def shown(self, searches: bool) -> Catalog:
+        """Return the catalog of all servers in one exposure, as far as it is known."""
+        return self._endpoints.shown(searches)
 
     def identity(self) -> Identity:
         """Return the identity that clients see."""

@@ -1,6 +1,6 @@
 """The signature of handlers, and the types that compose because of it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from portico.model.context import Context
@@ -51,6 +51,16 @@ class LimitedEndpoint(Endpoint, Protocol):
 
     def on_end(self, callback: Callable[[], object]) -> None:
         """Call a function when the access ends, or now if it has ended."""
+        ...
+
+
+@runtime_checkable
+class EndpointByClient(Endpoint, Protocol):
+    """An endpoint that passes requests to others, by their clients."""
+
+    @property
+    def by_client(self) -> Mapping[tuple[str, bytes], Endpoint]:
+        """The endpoints of modern clients that are known, by principal and raw `clientInfo`."""
         ...
 
 

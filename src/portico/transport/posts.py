@@ -12,7 +12,7 @@ from portico.model.context import Context
 from portico.model.errors import PARSE_ERROR
 from portico.model.message import Request, Response
 from portico.model.methods import LISTEN, MethodKind
-from portico.model.types import Answer, Endpoint
+from portico.model.types import Answer, Endpoint, EndpointByClient
 from portico.model.version import BY_TEXT
 from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
 from portico.protocol.ladder import VERSION_HEADER
@@ -125,6 +125,7 @@ class Posts:
         self, endpoint: Endpoint, load: HttpLoad, keepalive: Keepalive, legacy: LegacyHttp
     ) -> None:
         self._endpoint = endpoint
+        self._by_client = endpoint.by_client if isinstance(endpoint, EndpointByClient) else {}
         self._load = load
         self._keepalive = keepalive
         self._legacy = legacy
@@ -145,12 +146,15 @@ class Posts:
             return posted
         request, session = posted.call, posted.session
         context = Context(principal=principal, data=data, headers=head)
+        endpoint = self._endpoint
         if session is not None:
             session.is_used = True
             context.session = session.session
+        else:
+            endpoint = self._by_client.get((principal, request.meta.client_info), endpoint)
         answer: Answer | None = None
         if request.meaning is not None and request.meaning.kind is _STATIC:
-            answer = self._endpoint.handle(request, context)
+            answer = endpoint.handle(request, context)
             if type(answer) is Response and not (posted.streams and answer.result):
                 writer.answer(200 if answer.result else _status(answer, session), answer.parts)
                 return None
@@ -171,7 +175,7 @@ class Posts:
         try:
             if posted.streams:
                 call.open()
-            answer = answer or self._endpoint.handle(request, context)
+            answer = answer or endpoint.handle(request, context)
         except BaseException:
             call.release()
             raise

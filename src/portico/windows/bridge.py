@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +25,7 @@ from portico.state.report import report
 from portico.transport.calls_in_flight import duplicate_id_error, id_key
 from portico.transport.client_connection import message_too_long
 from portico.transport.pipes import PipeReader, Writer
-from portico.windows.connected_windows import LEAVE, SAY
+from portico.windows.connected_windows import KEEP, LEAVE, SAY
 from portico.windows.owner_connection import OwnerConnection
 from portico.windows.session_state import (
     ACKNOWLEDGED,
@@ -69,6 +70,8 @@ class Bridge:
         self._background = Background()
         self.disconnected = asyncio.Event()
         """Set while no owner is connected."""
+        self.kept: dict[str, Any] = {}
+        """Preferences for the next owner."""
         self.output_failed = False
         """True if the client has stopped reading."""
 
@@ -164,6 +167,8 @@ class Bridge:
         if line.startswith(_CONTROL_PREFIX):
             if line.startswith(SAY):
                 report(msgspec.json.decode(line[len(SAY) :], type=str))
+            elif line.startswith(KEEP):
+                self.kept |= msgspec.json.decode(line[len(KEEP) :], type=dict[str, Any])
             elif line == LEAVE:
                 connection.is_draining = True
                 connection.finish()

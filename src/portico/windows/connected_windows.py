@@ -2,16 +2,18 @@
 
 After the owner's reply a connection carries MCP as on stdio, one message per line, and some control
 lines. A window sends `#last` after its last request, and `#again` to refresh all servers. The owner
-sends `#say` with a report for the user, and `#leave` to request `#last`.
+sends `#say` with a report for the user, `#keep` with preferences for the next owner, and `#leave`
+to request `#last`.
 """
 
 import asyncio
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from portico.config.names import is_valid_name
+from portico.fit.exposure_choice import ExposureChoice
+from portico.fit.fitted_endpoint import ChosenExposure
 from portico.model.errors import PorticoError
 from portico.model.types import Endpoint, LimitedEndpoint
 from portico.process.family import Family
@@ -19,22 +21,27 @@ from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
+from portico.windows.preferences import (
+    CLIENT,
+    SERVER,
+    TASK_TOKEN,
+    Preferences,
+    folder_in,
+    name_in,
+    preferences_of,
+)
+from portico.windows.window_fit import to_keep
 
 ATTACH = "attach"
 SESSION = "session"
 """Names the session of a window's client, at every owner; only the window knows it."""
-FOLDER, TASK_TOKEN, CLIENT, SERVER = "folder", "task_token", "client", "server"
-"""Preferences: the folder that a window was started in; the token of a task, for its agent; the
-name of the client; the only server for it."""
-LAST, AGAIN, LEAVE, SAY = b"#last", b"#again", b"#leave", b"#say "
+LAST, AGAIN, LEAVE, SAY, KEEP = b"#last", b"#again", b"#leave", b"#say ", b"#keep "
 MAX_WINDOWS, MAX_AGENT_WINDOWS = 256, 16
 _LAST_S = 5.0
 """The timeout for `#last` after `#leave`."""
 _MAX_REPORTS = 20
 """Earlier reports that a new window receives."""
 
-Preferences = Mapping[str, Any]
-"""How a client should be served, such as `{"expose": "search"}`."""
 FindEndpoint = Callable[[Preferences, Family | None], tuple[Endpoint, Preferences]]
 """Returns the endpoint for preferences, and those that lead to the same one at the next owner. The
 window may run below an agent of the gateway, and then gets only what that agent gets."""
@@ -65,6 +72,8 @@ class ConnectedWindows:
         self._is_draining = False
         self.is_shared = True
         """False if only agents may connect."""
+        self.own_client: ChosenExposure | None = None
+        """The endpoint of a client on the pipes of this process."""
         self._changed = asyncio.Event()
         self.start_refresh: Callable[[], None] = lambda: None
         """Refreshes the catalogs of all servers."""
@@ -81,6 +90,12 @@ class ConnectedWindows:
     def clients(self) -> dict[str, int]:
         """Return the number of windows of each client that has a name."""
         return dict(Counter(one.client_name for one in self._connected if one.client_name))
+
+    def exposures(self) -> list[ExposureChoice]:
+        """Return the exposure of each window, without those of agents."""
+        own = self.own_client
+        found = [window.exposure for window in self._connected if window.family is None]
+        return found if own is None or own.choice is None else [own.choice, *found]
 
     def add(self, fd: int, request: ControlRequest) -> None:
         """Add a window that is connected already and waits for the reply."""
@@ -203,6 +218,21 @@ class _ConnectedWindow:
         self._requests_ended = asyncio.Event()
         self._disconnected = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._fitted: ChosenExposure | None = None
+
+    @property
+    def exposure(self) -> ExposureChoice:
+        """The exposure of its client, and why it has it."""
+        if self._fitted is not None and self._fitted.choice is not None:
+            return self._fitted.choice
+        name, server = self.client_name, name_in(preferences_of(self._request), SERVER)
+        if server:
+            return ExposureChoice("all", f"--server {server}: only that server", name)
+        return ExposureChoice("", "its client has sent no message yet", name)
+
+    def _keep(self, choice: ExposureChoice) -> None:
+        """Let the window keep the choice for the next owner."""
+        self._writer.write((KEEP, encode(to_keep(choice)), b"\n"))
 
     def serve(self, find_endpoint: FindEndpoint) -> None:
         """Start serving; until then, its requests wait in the socket."""
@@ -222,6 +252,9 @@ class _ConnectedWindow:
         server.session.id = session if isinstance(session, str) else ""
         server.session.folder = self.folder
         server.session.client_name = self.client_name
+        if isinstance(endpoint, ChosenExposure):
+            endpoint.on_choice = self._keep
+            self._fitted = endpoint
         if isinstance(endpoint, LimitedEndpoint):
             endpoint.on_end(self._disconnected.set)
         if generation := _generation(self._request):
@@ -309,25 +342,6 @@ class _WindowServer(StdioServer):
                 self.start_refresh()
         else:
             super().receive(message)
-
-
-def preferences_of(request: ControlRequest) -> Preferences:
-    """Return the preferences in a request to attach."""
-    preferences = request.get("wants")
-    return preferences if isinstance(preferences, dict) else {}
-
-
-def folder_in(preferences: Preferences) -> str:
-    """Return the absolute folder in the preferences; empty if there is none."""
-    folder = preferences.get(FOLDER)
-    is_path = isinstance(folder, str) and os.path.isabs(folder) and "\0" not in folder
-    return str(folder) if is_path else ""
-
-
-def name_in(preferences: Preferences, key: str) -> str:
-    """Return a name in the preferences; empty if there is none."""
-    name = preferences.get(key)
-    return name if isinstance(name, str) and is_valid_name(name) else ""
 
 
 def _generation(request: ControlRequest) -> int:

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.windows.connected_windows import ATTACH, Preferences
+from portico.windows.connected_windows import ATTACH
 from portico.windows.control_sockets import connect, socket_names
+from portico.windows.preferences import Preferences
 
 _MAX_ANSWER = 64 * 1024
 _ATTACH_S = 5.0

@@ -27,9 +27,10 @@ from portico.transport.pipe_loop import PipeLoop
 from portico.transport.pipes import MAX_LINE
 from portico.transport.stdio import DRAIN_S
 from portico.transport.stop_signals import stop_on_signals
-from portico.windows.connected_windows import ATTACH, ConnectedWindows, Preferences
+from portico.windows.connected_windows import ATTACH, ConnectedWindows
 from portico.windows.control import Command, Control, ControlRequest
 from portico.windows.owner_lock import OwnerLock, lock_exists
+from portico.windows.preferences import Preferences
 
 STOP, STATUS = "stop", "status"
 LINGER_S = 0.5
@@ -165,12 +166,14 @@ async def run_gateway(
     async def status(request: ControlRequest) -> dict[str, Any]:
         read_status = gateway.commands[STATUS]
         assert callable(read_status)
+        read = await read_status(request)
         about = {
             "windows": len(windows),
             "clients": windows.clients(),
+            "exposures": [*windows.exposures(), *read.get("exposures", ())],
             "alone": not shared.detaches,
         }
-        return {**await read_status(request), **about}
+        return {**read, **about}
 
     commands: dict[str, Command] = {ATTACH: windows.attach_command}
     if lock is not None:

@@ -10,8 +10,9 @@ from msgspec import Struct
 from portico.config.paths import working_folder
 from portico.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
-from portico.windows.connected_windows import FOLDER, LAST, LEAVE
+from portico.windows.connected_windows import LAST, LEAVE
 from portico.windows.joining import Attached, attach_when_free
+from portico.windows.preferences import FOLDER
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 
 

@@ -13,9 +13,9 @@ from portico.transport.pipes import MAX_LINE, writer_to
 from portico.transport.stdio import DRAIN_S, take_stdout
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
-from portico.windows.connected_windows import TASK_TOKEN
 from portico.windows.joining import Attached, attach_when_free
 from portico.windows.owner_connection import OwnerConnection
+from portico.windows.preferences import TASK_TOKEN
 
 TOKEN_VARIABLE = "PORTICO_TASK_TOKEN"  # noqa: S105  (its name, not its value)
 SOCKET_VARIABLE = "PORTICO_TASK_SOCKET"

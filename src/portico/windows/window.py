@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
+from portico.fit.fitted_endpoint import ChosenExposure
 from portico.model.errors import PorticoError
 from portico.process.family import gateways_above
 from portico.state.background import first_of
@@ -21,7 +22,7 @@ from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio, take_stdout
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
-from portico.windows.connected_windows import CLIENT, SESSION, Preferences, folder_in, name_in
+from portico.windows.connected_windows import SESSION
 from portico.windows.control_sockets import SUFFIX, socket_names
 from portico.windows.joining import (
     Attached,
@@ -43,6 +44,7 @@ from portico.windows.owner import (
 )
 from portico.windows.owner_connection import OwnerConnection
 from portico.windows.owner_lock import OwnerLock, owner_of
+from portico.windows.preferences import CLIENT, Preferences, folder_in, name_in
 from portico.windows.session_state import PING
 
 __all__ = ["SILENCE_S", "SharedGateway", "host_gateway", "serve_shared"]
@@ -96,10 +98,11 @@ async def _serve_in_process(
     shared: SharedGateway[OwnedGateway], out: int | None, stop: asyncio.Event
 ) -> bool:
     """Serve the client from a gateway in this process, without a bridge."""
-    async with run_gateway(
-        shared, None, stop, no_windows(shared), forwards_reports=False
-    ) as gateway:
+    windows = no_windows(shared)
+    async with run_gateway(shared, None, stop, windows, forwards_reports=False) as gateway:
         endpoint, _ = gateway.client_endpoint(shared.preferences)
+        if isinstance(endpoint, ChosenExposure):
+            windows.own_client = endpoint
         return await serve_stdio(
             endpoint,
             out=out,
@@ -190,6 +193,7 @@ class _Window:
             if self._stop.is_set() and (bridge.is_idle or not bridge.disconnected.is_set()):
                 return
             self._generation += 1
+            self._preferences = {**self._preferences, **bridge.kept}
             # A broken owner may accept connections and fail right after.
             is_short_lived = loop.time() - started < _SHORT_LIVED_S and not connection.has_answered
             short_lived = short_lived + 1 if is_short_lived else 0

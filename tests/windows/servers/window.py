@@ -18,8 +18,8 @@ from portico.model.types import Endpoint
 from portico.process.family import Family
 from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner
-from portico.windows.connected_windows import Preferences
 from portico.windows.control import Command, ControlRequest
+from portico.windows.preferences import Preferences
 from portico.windows.window import SILENCE_S, SharedGateway, serve_shared
 
 FOLDER, BOOK = sys.argv[1], sys.argv[2]

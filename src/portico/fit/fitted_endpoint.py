@@ -1,37 +1,53 @@
 """The endpoint of one window, chosen by the first message that names its client."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from portico.fit.exposure_choice import ExposureChoice
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.types import Answer, Endpoint
+
+Choose = Callable[[str, str], tuple[Endpoint, ExposureChoice]]
+"""Returns the endpoint for a client's name and version, which are empty if it has sent none."""
+
+
+@runtime_checkable
+class ChosenExposure(Protocol):
+    """An endpoint whose exposure was chosen for its client."""
+
+    choice: ExposureChoice | None
+    """None until the client has sent a message."""
+    on_choice: Callable[[ExposureChoice], None] | None
+    """Called with the choice, once it is final."""
 
 
 class FittedEndpoint:
     """Passes a window's requests to the endpoint that fits its client, which then stays."""
 
-    def __init__(self, choose: Callable[[str, str], Endpoint]) -> None:
-        """`choose` returns the endpoint for a client's name and version; both are empty if it has
-        sent none."""
+    def __init__(self, choose: Choose) -> None:
         self._choose = choose
         self._chosen: Endpoint | None = None
+        self.choice: ExposureChoice | None = None
+        self.on_choice: Callable[[ExposureChoice], None] | None = None
 
     def handle(self, request: Request, context: Context) -> Answer:
         """Answer a request as the chosen endpoint does."""
         chosen = self._chosen
         if chosen is None:
-            name, version = _client(request)
-            chosen = self._choose(name, version)
+            name, version = client_in(request)
+            chosen, self.choice = self._choose(name, version)
             # A handshake decides even without a name: the session belongs to its endpoint.
             if name or request.method == "initialize":
                 self._chosen = chosen
+                if self.on_choice is not None:
+                    self.on_choice(self.choice)
         return chosen.handle(request, context)
 
 
-def _client(request: Request) -> tuple[str, str]:
+def client_in(request: Request) -> tuple[str, str]:
     """Return the name and version in a message; empty if they are missing or not text."""
     try:
         if request.method == "initialize":

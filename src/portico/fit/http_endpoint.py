@@ -1,0 +1,71 @@
+"""The endpoint of all HTTP clients: each gets the one that fits it, and keeps it."""
+
+from collections.abc import Mapping
+
+from portico.config.client_exposure import known_client
+from portico.fit.exposure_choice import ExposureChoice
+from portico.fit.fitted_endpoint import Choose, client_in
+from portico.model.context import Context
+from portico.model.message import Request
+from portico.model.session import Session
+from portico.model.types import Answer, Endpoint
+
+MAX_NAMES = 1_000
+"""The limit of pairs that are kept, so that made-up names do not fill the memory."""
+_MAX_NAME = 200
+_MAX_INFO = 1_000
+"""The bytes of a `clientInfo` that is recognized as sent."""
+
+Fit = tuple[Endpoint, ExposureChoice]
+
+
+class FittedHttpEndpoint:
+    """Passes each request to the endpoint that fits its client.
+
+    A legacy session is decided by its handshake. Modern requests belong to the pair of their
+    principal and the name in their `clientInfo`: the same pair always gets the same endpoint.
+    """
+
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+        self._pairs: dict[tuple[str, str], Fit] = {}
+        self._sessions: dict[Session, Fit] = {}
+        self._by_client: dict[tuple[str, bytes], Endpoint] = {}
+
+    @property
+    def by_client(self) -> Mapping[tuple[str, bytes], Endpoint]:
+        """The endpoints of modern clients that are known, by principal and raw `clientInfo`."""
+        return self._by_client
+
+    def choices(self) -> list[ExposureChoice]:
+        """Return the choices of the open sessions, and of the modern clients that are known."""
+        return [choice for _, choice in (*self._sessions.values(), *self._pairs.values())]
+
+    def handle(self, request: Request, context: Context) -> Answer:
+        """Answer a request as the endpoint of its client does."""
+        session = context.session
+        if session is None:
+            return self._of_pair(request, context).handle(request, context)
+        found = self._sessions.get(session)
+        if found is None:
+            found = self._sessions[session] = self._choose(*client_in(request))
+            session.on_end(self, lambda: self._forget(session))
+        return found[0].handle(request, context)
+
+    def _forget(self, session: Session) -> None:
+        self._sessions.pop(session, None)
+
+    def _of_pair(self, request: Request, context: Context) -> Endpoint:
+        name, version = client_in(request)
+        pair = context.principal, name[:_MAX_NAME]
+        found = self._pairs.get(pair)
+        if found is None:
+            # One made-up name too many is served like a client without a name, now and later.
+            is_full = len(self._pairs) >= MAX_NAMES and known_client(name) is None
+            found = self._choose("", "") if is_full else self._choose(name, version)
+            if not is_full:
+                self._pairs[pair] = found
+        info = request.meta.client_info
+        if len(info) <= _MAX_INFO and len(self._by_client) < MAX_NAMES:
+            self._by_client[context.principal, info] = found[0]
+        return found[0]

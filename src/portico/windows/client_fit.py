@@ -1,0 +1,62 @@
+"""Which endpoint each client of a gateway gets: windows by their preferences, HTTP clients by their
+names."""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from portico.fit.exposure_choice import ClientFacts, ExposureChoice, GatewayFacts, choose
+from portico.fit.fitted_endpoint import Choose, FittedEndpoint
+from portico.fit.http_endpoint import FittedHttpEndpoint
+from portico.model.types import Endpoint
+from portico.windows.preferences import Preferences
+from portico.windows.window_fit import kept_choice, window_facts
+
+FindExposed = Callable[[bool], Endpoint]
+"""Returns the endpoint with the meta-tools, or the one with every tool."""
+_MANY = "many"
+
+
+class ClientFit:
+    """Chooses between the two endpoints of a gateway, for each of its clients."""
+
+    def __init__(self, gateway: Callable[[], GatewayFacts], expose: str, client: str) -> None:
+        """`expose` and `client` are the options of the gateway's own command line, for HTTP."""
+        self._gateway = gateway
+        self._expose = expose
+        self._client = client
+        self._http: dict[str, FittedHttpEndpoint] = {}
+
+    def window(self, preferences: Preferences, find: FindExposed) -> tuple[Endpoint, Preferences]:
+        """Return the endpoint of a window, and the preferences for the next owner, which may know
+        another number of tools."""
+        many = preferences.get(_MANY)
+        has_many = self._gateway().has_many if many is None else many is True
+        kept = kept_choice(preferences)
+
+        def choose_for(name: str, version: str) -> tuple[Endpoint, ExposureChoice]:
+            choice = kept
+            if choice is None:
+                gateway = replace(self._gateway(), has_many=has_many)
+                choice = choose(window_facts(preferences, name, version), gateway)
+            return find(choice.searches), choice
+
+        return FittedEndpoint(choose_for), {_MANY: has_many}
+
+    def http(self, group: str, find: FindExposed) -> FittedHttpEndpoint:
+        """Return the endpoint of the HTTP clients of all servers, or of a group."""
+        if group not in self._http:
+            self._http[group] = FittedHttpEndpoint(self._choose_for(find))
+        return self._http[group]
+
+    def _choose_for(self, find: FindExposed) -> Choose:
+        def choose_for(name: str, version: str) -> tuple[Endpoint, ExposureChoice]:
+            facts = ClientFacts(self._expose, self._client, name, version)
+            choice = choose(facts, self._gateway())
+            return find(choice.searches), choice
+
+        return choose_for
+
+    def http_choices(self) -> list[ExposureChoice]:
+        """Return the exposures of the HTTP clients."""
+        return [choice for endpoint in self._http.values() for choice in endpoint.choices()]
