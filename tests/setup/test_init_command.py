@@ -14,9 +14,11 @@ from types import ModuleType
 import pytest
 
 from portico.cli.main import main
+from tests.login.people import Person
+from tests.rigs.issuer import IssuerRig
 from tests.setup.samples import SAMPLES, on_system, placed
 from tests.support.shared import unavailable
-from tests.wrap.faults import until
+from tests.wrap.faults import portico_command, until
 
 
 @pytest.fixture
@@ -79,6 +81,81 @@ def test_each_question_has_a_flag(home: Path) -> None:
     config_in(home).unlink()
     assert main(["init", "--yes", "--no-import", "--no-install"]) == 0
     assert servers_in(home) == []
+
+
+def test_the_servers_of_a_client_leave_it_only_by_a_flag(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = placed("cursor")
+    assert main(["init", "--yes"]) == 0
+    told = capsys.readouterr().out
+    assert "`portico migrate cursor` removes its own servers, which it now has twice" in told
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["github", "docs", "portico"]
+    assert main(["init", "--yes", "--no-migrate"]) == 0
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["github", "docs", "portico"]
+    assert main(["init", "--dry-run", "--migrate"]) == 0
+    assert '-    "github": {' in capsys.readouterr().out
+    assert main(["init", "--yes", "--migrate"]) == 0
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["portico"]
+    assert servers_in(home) == ["github", "docs"]
+    assert "portico migrate" not in capsys.readouterr().out
+    assert main(["migrate", "cursor", "--undo"]) == 0
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["github", "docs", "portico"]
+    assert main(["init", "--yes", "--migrate", "--no-migrate"]) == 2
+
+
+class AtBrowser(Person):
+    """A person whose client has a server that requires a login."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        super().__init__(folder)
+        self.home.mkdir()
+        self._user = folder / "user"
+        file = self._user / ".cursor" / "mcp.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"mcpServers": {"mine": {"url": url}}}))
+
+    def init(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `portico init`."""
+        return self.run("init", "--no-install", *words, env={"HOME": str(self._user)})
+
+
+@pytest.mark.slow
+def test_a_login_needs_a_flag_or_an_answer(tmp_path: Path) -> None:
+    with IssuerRig() as rig:
+        person = AtBrowser(tmp_path, rig.url)
+        done = person.init("--yes")
+        assert done.returncode == 0, done.stderr
+        assert "`portico servers login mine` logs in, if mine requires it" in done.stdout
+        assert (rig.registered, person.call("mine", "whoami").returncode) == ([], 1)
+        rig.response |= {"code": None, "error": "access_denied"}
+        denied = person.init("--yes", "--login", "mine")
+        assert "cannot log in at mine: " in denied.stderr
+        assert (denied.returncode, "portico servers login mine" in denied.stdout) == (0, True)
+        rig.response.clear()
+        unknown = person.init("--yes", "--login", "mein")
+        assert "mein" in unknown.stderr
+        made = person.init("--yes", "--login", "mine")
+        assert "logged in at mine" in made.stdout, made.stderr
+        assert "portico servers login" not in made.stdout
+        assert person.call("mine", "whoami").stdout == "you are ann\n"
+
+
+@pytest.mark.slow
+def test_a_person_logs_in_from_the_terminal(tmp_path: Path) -> None:
+    with IssuerRig() as rig, tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        person = AtBrowser(tmp_path, rig.url)
+        environ = {**person.environment(), "HOME": str(tmp_path / "user")}
+        words = portico_command(person.home, "init", "--no-install")
+        terminal = Tmux(folder, words, environ)
+        try:
+            terminal.answer("Import 1 server? [Y]es, [n]o, [c]hoose:", "")
+            terminal.answer("Log in at mine now, in your browser? [y/N]", "y")
+            assert until(lambda: "exit=0" in terminal.screen()), terminal.screen()
+            assert "logged in at mine" in terminal.screen()
+        finally:
+            terminal.end()
+        assert person.call("mine", "whoami").stdout == "you are ann\n"
 
 
 def test_a_secret_is_not_moved_by_yes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,17 +247,22 @@ def test_a_person_picks_servers_in_a_terminal(home: Path, terminal: Tmux) -> Non
     terminal.answer("Import 2 servers? [Y]es, [n]o, [c]hoose:", "c")
     terminal.answer("Import github? [Y/n]", "n")
     terminal.answer("Import docs? [Y/n]", "y")
+    terminal.answer("Remove them from Windsurf? [Y/n]", "n")
     terminal.answer("Write this? [Y/n]", "n")
+    terminal.answer("Remove them from Codex? [Y/n]", "")
     terminal.answer("Write this? [Y/n]", "")
     assert until(lambda: "exit=0" in terminal.screen()), terminal.screen()
     shown = terminal.screen()
+    assert "Codex would have these twice, its own and Portico's: docs" in shown
+    assert "portico migrate" not in shown
     assert "own  x\n" in shown
     assert "set API_KEY in the environment of the gateway" in shown
     found = tomllib.loads(config_in(home).read_text())["servers"]
     assert list(found) == ["own", "docs"]
     assert found["own"]["env"] == {"API_KEY": "${API_KEY}"}
     assert "portico" not in (home / ".codeium/windsurf/mcp_config.json").read_text()
-    assert "[mcp_servers.portico]" in (home / ".codex/config.toml").read_text()
+    codex = tomllib.loads((home / ".codex/config.toml").read_text())
+    assert list(codex["mcp_servers"]) == ["github", "portico"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.config.client_table import CLIENTS
+from portico.config.client_table import CLIENTS, this_system
 from portico.config.document import open_document
 from tests.setup.samples import SAMPLES, SYSTEMS, on_system, placed
 
@@ -74,6 +74,16 @@ def test_comments_outside_of_the_entries_stay(
     file = placed(client)
     assert main(["migrate", client, "--yes"]) == 0
     assert all(text in file.read_text() for text in kept)
+
+
+def test_a_client_with_an_older_file_alone_gets_portico_too(config: Path) -> None:
+    old = Path(CLIENTS["vscode"].file(this_system())).with_name("settings.json")
+    old.parent.mkdir(parents=True)
+    old.write_text(json.dumps({"mcp": {"servers": {"a": {"command": "x"}}}, "zoom": 1}))
+    assert main(["migrate", "vscode", "--yes"]) == 0
+    assert list(tomllib.loads(config.read_text())["servers"]) == ["a"]
+    assert json.loads(old.read_text()) == {"mcp": {"servers": {}}, "zoom": 1}
+    assert list(json.loads(old.with_name("mcp.json").read_text())["servers"]) == ["portico"]
 
 
 def test_entries_that_were_not_imported_stay(config: Path) -> None:

@@ -11,10 +11,7 @@ from portico.auth.login import Login, key_login
 from portico.cli.target import run
 from portico.console.login_place import login_place, logout_place, read_key
 from portico.console.render import Screen
-from portico.console.server_login import ServerLogin
-
-WITHIN_S = 600.0
-"""How long a person may take to log in."""
+from portico.console.server_login import WITHIN_S, ServerLogin
 
 
 def main(options: argparse.Namespace) -> int:

@@ -22,6 +22,8 @@ from portico.console.render import Screen
 from portico.model.errors import PorticoError
 from portico.windows.control import send_command, socket_names
 
+WITHIN_S = 600.0
+"""How long a person may take to log in."""
 _TELL_S = 60.0
 
 

@@ -2,8 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 
 from portico.config.client_table import CLIENTS, SOURCES, ClientFormat, this_system
 from portico.config.paths import working_folder
@@ -14,14 +13,13 @@ from portico.console.usage import Parser
 from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import PlannedServer
-from portico.setup.importer import Importer, add_move_options, add_secrets, config_of
-from portico.setup.installer import add_per_server, install
+from portico.setup.importer import Imported, Importer, add_move_options, add_secrets, config_of
+from portico.setup.installer import add_per_server, take_over
 from portico.setup.moves import Mover
+from portico.setup.offered_logins import OfferedLogins
 from portico.setup.source import Source, read_source
 
 _EMPTY = b"# Portico's config. `portico servers add NAME COMMAND` adds a server.\n"
-_LOGIN = "portico.cli.servers_login"
-"""The module of `portico servers login`, in versions that have it."""
 
 
 def main(argv: list[str]) -> int:
@@ -35,23 +33,24 @@ def main(argv: list[str]) -> int:
     imported = [] if options.no_import else _import(options, dialog)
     _show_project(dialog)
     _write_config(config_of(options), dialog)
-    if not options.no_install:
-        _install(options, dialog)
-    for line in _next_steps(options, imported):
+    twice = [] if options.no_install else _install(options, dialog, imported)
+    servers = [server for one in imported for server in one.servers]
+    logins = OfferedLogins(dialog, options.config, offers=not options.no_login)
+    for line in _next_steps(dialog, servers, twice, logins.run(servers, options.login)):
         dialog.out.print(line)
     return 0
 
 
-def _import(options: argparse.Namespace, dialog: Dialog) -> list[PlannedServer]:
+def _import(options: argparse.Namespace, dialog: Dialog) -> list[Imported]:
     """Import from each client that is here, or from those that were named."""
-    done: list[PlannedServer] = []
+    done: list[Imported] = []
     sources = list(_sources(options.source, dialog))
     if not sources:
         dialog.out.print("no client with a file of servers was found here")
     for source in sources:
         assert source.row is not None
         files = FileChanges(dialog, Mover("import", source.row.name))
-        done += Importer(files, config_of(options), options.secrets).run(source).servers
+        done.append(Importer(files, config_of(options), options.secrets).run(source))
     return done
 
 
@@ -88,24 +87,46 @@ def _write_config(config: str, dialog: Dialog) -> None:
     dialog.out.print(f"the config is {config}")
 
 
-def _install(options: argparse.Namespace, dialog: Dialog) -> None:
-    """Install in each client that is here, or in those that were named."""
+def _install(
+    options: argparse.Namespace, dialog: Dialog, imported: Sequence[Imported]
+) -> list[str]:
+    """Install in each client that is here, or in those that were named; return the clients that
+    have servers twice then."""
+    twice: list[str] = []
     for row in CLIENTS.values():
         if row.name in options.install if options.install else row.is_there(this_system()):
+            own = [one for one in imported if one.source.row is row and one.servers]
+            moves = bool(own) and _moves(options, dialog, row, own)
             try:
-                install(FileChanges(dialog, Mover("install", row.name)), row, options)
+                files = FileChanges(dialog, Mover("migrate" if moves else "install", row.name))
+                if take_over(files, row, options, own if moves else ()) and own and not moves:
+                    twice.append(row.name)
             except ConfigError as error:
                 dialog.note(f"{error}; {row.title} is skipped")
+    return twice
 
 
-def _next_steps(options: argparse.Namespace, imported: list[PlannedServer]) -> Iterator[str]:
-    has_login = find_spec(_LOGIN) is not None
-    for one in imported:
-        if has_login and "url" in one.server.entry and "headers" not in one.server.entry:
-            yield f"`portico servers login {one.name}` logs in, if {one.name} requires it"
-    if imported and not options.dry_run:
+def _moves(
+    options: argparse.Namespace, dialog: Dialog, row: ClientFormat, own: Sequence[Imported]
+) -> bool:
+    """True if the imported servers of a client are to leave its files, by a flag or an answer;
+    `--yes` alone leaves them there."""
+    if options.migrate or options.no_migrate or not dialog.asks:
+        return bool(options.migrate)
+    names = ", ".join(server.server.key for one in own for server in one.servers)
+    dialog.out.print(f"{row.title} would have these twice, its own and Portico's: {names}")
+    return dialog.confirm(f"Remove them from {row.title}?")
+
+
+def _next_steps(
+    dialog: Dialog, imported: Sequence[PlannedServer], twice: list[str], logins: list[str]
+) -> Iterator[str]:
+    for name in logins:
+        yield f"`portico servers login {name}` logs in, if {name} requires it"
+    if imported and not dialog.dry_run:
         yield "`portico servers test` starts each server once and shows its tools"
-        yield "`portico migrate CLIENT` removes the servers from a client that it now has twice"
+    for client in twice:
+        yield f"`portico migrate {client}` removes its own servers, which it now has twice"
 
 
 def _check_names(given: list[str], known: dict[str, ClientFormat]) -> None:
@@ -118,8 +139,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="portico init",
         description="Find the clients that are here, show what each of their servers would run, "
-        "import those that you pick, write the config, and install Portico in the clients. "
-        "Nothing is started.",
+        "import those that you pick, write the config, install Portico in the clients, and log in "
+        "where you want. No server is started. `--yes` never logs in.",
     )
     add_move_options(parser)
     add = parser.add_argument
@@ -127,6 +148,13 @@ def _parser() -> Parser:
     add("--no-import", action="store_true", help="import nothing")
     repeatable(add, "--install", str, "CLIENT", "install in this client only")
     add("--no-install", action="store_true", help="install nowhere")
+    either = parser.add_mutually_exclusive_group()
+    moving = "remove the imported servers from the clients in which Portico is installed"
+    either.add_argument("--migrate", action="store_true", help=moving)
+    staying = "leave them there, without a question"
+    either.add_argument("--no-migrate", action="store_true", help=staying)
+    repeatable(add, "--login", str, "SERVER", "log in at this server, in your browser")
+    add("--no-login", action="store_true", help="ask about no login")
     add_secrets(parser)
     add_per_server(parser)
     return parser

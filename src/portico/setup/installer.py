@@ -4,6 +4,7 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from portico.config.client_table import CLIENTS, ClientFormat, this_system
 from portico.config.document import Document
@@ -14,7 +15,7 @@ from portico.console.usage import Parser
 from portico.model.wording import counted
 from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import PlannedServer
-from portico.setup.importer import add_move_options, config_of
+from portico.setup.importer import Imported, add_move_options, config_of
 from portico.setup.install import own_changes, removals, warnings
 from portico.setup.own_entry import launcher, own_entries, words_of
 
@@ -50,7 +51,7 @@ def install(
     moved: Sequence[PlannedServer] = (),
 ) -> bool:
     """Write Portico's entries into a client's file, in place of the moved ones; return False if
-    nothing changed."""
+    the person declines."""
     path, dialog = row.file(this_system()), files.dialog
     servers = _servers(config_of(options), moved) if options.per_server else ()
     config = config_of(options) if options.config else ""
@@ -65,7 +66,7 @@ def install(
 
     if not files.differs(path, changes):
         dialog.out.print(f"{row.title}: {path} is unchanged")
-        return False
+        return True
     dialog.out.print(f"{row.title}: {path}", "bold")
     for server in gone:
         dialog.out.print(f"  - {server.key}")
@@ -83,6 +84,26 @@ def install(
         dialog.out.print(f"written; restart {row.title} to use it")
         for backup in files.mover.backups:
             dialog.out.print(f"backup: {backup}")
+    return True
+
+
+def take_over(
+    files: FileChanges,
+    row: ClientFormat,
+    options: argparse.Namespace,
+    done: Sequence[Imported],
+) -> bool:
+    """Replace the imported entries of a client's files by Portico's; return False if the person
+    declines."""
+    own = row.file(this_system())
+    moved = [server for one in done if one.source.path == own for server in one.servers]
+    if not install(files, row, options, moved):
+        return False
+    for one in done:
+        if one.servers and one.source.path != own:  # a file that the client no longer writes
+            servers = [planned.server for planned in one.servers]
+            entries = [server.entry for server in servers]
+            files.apply(one.source.path, partial(removals, servers=servers), entries)
     return True
 
 

@@ -1,17 +1,15 @@
 """`portico migrate`: a client's servers into the config, and Portico in their place."""
 
 import sys
-from functools import partial
 
-from portico.config.client_table import CLIENTS, this_system
+from portico.config.client_table import CLIENTS
 from portico.console.dialog import Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.importer import Importer, add_import_options, config_of, sources_of
-from portico.setup.install import removals
-from portico.setup.installer import add_install_options, client, install
+from portico.setup.installer import add_install_options, client, take_over
 from portico.setup.moves import Mover, undo
 
 
@@ -27,15 +25,8 @@ def main(argv: list[str]) -> int:
     dialog = Dialog(yes=options.yes, dry_run=options.dry_run)
     files = FileChanges(dialog, Mover("migrate", row.name))
     importer = Importer(files, config_of(options), options.secrets)
-    own = row.file(this_system())
-    for source in sources_of(row.name):
-        moved = importer.run(source, options.only).servers
-        if source.path == own:
-            install(files, row, options, moved)
-        elif moved:  # a file that the client no longer writes
-            servers = [one.server for one in moved]
-            entries = [server.entry for server in servers]
-            files.apply(source.path, partial(removals, servers=servers), entries)
+    done = [importer.run(source, options.only) for source in sources_of(row.name)]
+    take_over(files, row, options, done)
     return 0
 
 
