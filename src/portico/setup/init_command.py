@@ -140,7 +140,7 @@ def _parser() -> Parser:
         prog="portico init",
         description="Find the clients that are here, show what each of their servers would run, "
         "import those that you pick, write the config, install Portico in the clients, and log in "
-        "where you want. No server is started. `--yes` never logs in.",
+        "where you choose to. No server is started. `--yes` never logs in.",
     )
     add_move_options(parser)
     add = parser.add_argument

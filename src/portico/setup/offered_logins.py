@@ -12,7 +12,7 @@ from portico.setup.import_plan import PlannedServer
 
 
 class OfferedLogins:
-    """Logs in where the person or a flag says so: `--yes` never does."""
+    """Logs in after an answer of the person or by a flag, never by `--yes`."""
 
     def __init__(self, dialog: Dialog, config: str | None, *, offers: bool) -> None:
         """Without `offers` there are no questions."""
