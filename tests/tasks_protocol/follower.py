@@ -108,6 +108,13 @@ class Follower(Client):
         answer = self.fetch("tasks/update", {"taskId": id, "inputResponses": answers})
         assert "result" in answer, answer
 
+    def answer_next(self, id: str, answer: Any) -> None:
+        """Answer the next question of a modern client's task, and wait until it is closed: then the
+        one after it may be open already."""
+        asked = self.questions(id, 1)
+        self.update(id, dict.fromkeys(asked, answer))
+        assert until(lambda: not asked.keys() & self.task(id).get("inputRequests", {}).keys())
+
     def outcome(self, id: str) -> dict[str, Any]:
         """The status, and the result or error, of a task that ends; without what eras add."""
         if self.modern:

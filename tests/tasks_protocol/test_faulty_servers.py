@@ -230,8 +230,7 @@ def test_a_resumed_task_of_a_url_calls_again_once_also_if_portico_restarts(
             client.reached(new, "input_required")
             if client.modern:
                 for _ in range(2):
-                    client.update(new, dict.fromkeys(client.questions(new, 1), ACCEPT))
-                    client.questions(new, 0)
+                    client.answer_next(new, ACCEPT)
             outcome = client.outcome(new)
             assert outcome["result"]["content"][0]["text"] == "accept accept, run 2"
             assert client.task(first)["status"] == "cancelled"
