@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from portico.agents.availability import figures
 from portico.agents.routing import RoutingRequest
+from portico.definitions.typed_arguments import typed_arguments
 from portico.delegate.agent_access import FindParent, ParentTask
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.delegate_definitions import delegate_definition, status_definition
@@ -229,10 +230,9 @@ class DelegateTools:
 
 
 def _arguments(arguments: dict[str, Any]) -> _Delegate:
-    kept = {key: value for key, value in arguments.items() if value is not None}
     try:
-        given = msgspec.convert(kept, _Delegate, strict=False)
-    except msgspec.ValidationError as error:
+        given = typed_arguments(arguments, _Delegate)
+    except ValueError as error:
         raise ToolError(f"delegate_task: {error}") from None
     if not given.prompt.strip():
         raise ToolError("delegate_task: `prompt` is empty; describe the whole task")

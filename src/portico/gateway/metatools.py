@@ -12,6 +12,7 @@ from portico.catalog.merge import ADDED
 from portico.catalog.rendering import brief, brief_status, brief_text, full, full_text
 from portico.catalog.sanitize import sanitize_json
 from portico.chain.fold import terminus
+from portico.definitions.typed_arguments import typed_arguments
 from portico.fit.bare_names import with_bare_names
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
@@ -98,7 +99,7 @@ class _Call(Struct):
     arguments: msgspec.Raw = msgspec.Raw(b"")
 
 
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_fields = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 Result = dict[str, Any]
@@ -428,10 +429,8 @@ def _is_full(detail: str, tool: str) -> bool:
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
     try:
-        # Some models send null for omitted arguments, and 5.0 or "5" for 5.
-        given = {key: one for key, one in _fields(raw).items() if bytes(one) != b"null"}
-        return msgspec.json.decode(encode(given), type=type, strict=False)
-    except msgspec.DecodeError as error:
+        return typed_arguments(_fields(raw), type)
+    except ValueError as error:
         raise InvalidCall(f"{tool}: {error}") from None
 
 

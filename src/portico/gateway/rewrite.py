@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from portico.catalog.merge import ItemRoute
 from portico.catalog.parameter_summary import parameters
 from portico.catalog.sanitize import sanitize_json
+from portico.definitions.typed_arguments import argument_error
 from portico.gateway.metatool_definitions import EXECUTE_READ, EXECUTES, NAMES, RESERVED
 from portico.model.context import Context
 from portico.model.errors import PorticoError
@@ -246,7 +247,7 @@ def _read(given: bytes, tool: str) -> _Wanted:
             names = ", ".join(unknown[:5])
             why = f"{names} must be inside `arguments`"
         else:
-            why = str(error)
+            why = argument_error(str(error), _Wanted)
         raise InvalidCall(f"{tool}: {why}; {_SHAPE}") from None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from portico.definitions.typed_arguments import typed_arguments
 from portico.model.context import ANYONE, Context
 from portico.model.errors import InvalidParams, McpError, ToolError
 from portico.model.message import Request, Response
@@ -67,7 +68,8 @@ class _Cancel(Struct, forbid_unknown_fields=True):
 
 
 class _List(Struct, forbid_unknown_fields=True):
-    pass
+    limit: int = _PAGE
+    """Not in the definition, but models guess it."""
 
 
 class _Call(Struct):
@@ -202,11 +204,11 @@ class TaskTools:
         return await self._told(ended, [why, "Call task_status with wait_s to wait for that."])
 
     async def _list(self, raw: bytes, context: Context) -> Result:
-        _arguments(raw, _List, LIST_TASKS)
+        count = min(max(_arguments(raw, _List, LIST_TASKS).limit, 1), _MAX_LISTED)
         if context.principal == ANYONE:
             why = "clients without a token see no list, which would have the tasks of others"
             raise ToolError(f"list_tasks: {why}; use the id that you were given")
-        page = await stored(self._host().worker.store.page(context.owner, _PAGE))
+        page = await stored(self._host().worker.store.page(context.owner, count))
         newest = [] if page is None else page.tasks
         tasks = (await stored(self._host().worker.store.with_nested(newest)))[:_MAX_LISTED]
         found = [
@@ -252,10 +254,8 @@ def _typed(question: TaskQuestion, answer: Any) -> bytes | None:
 
 def _arguments(raw: bytes, type: type[Any], tool: str) -> Any:
     try:
-        given = msgspec.json.decode(raw or b"{}", type=dict[str, Any])
-        kept = {key: value for key, value in given.items() if value is not None}
-        return msgspec.convert(kept, type, strict=False)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        return typed_arguments(msgspec.json.decode(raw or b"{}", type=dict[str, Any]), type)
+    except ValueError as error:
         raise ToolError(f"{tool}: {error}") from None
 
 
