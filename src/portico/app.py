@@ -397,6 +397,7 @@ class _HttpListener:
         `running` is entered before the first request; `find_access` returns the endpoint of a
         client with the token of a task.
         """
+        from portico.auth.link_reach import expect_remote_clients
         from portico.auth.token import TASK_PREFIX
         from portico.model.context import ANYONE, LOCAL
         from portico.transport.http_limits import HttpLimits
@@ -413,6 +414,8 @@ class _HttpListener:
 
         if not self._sockets:
             self.bind()
+        if self._hosts or self._host not in _LOOPBACK:
+            expect_remote_clients()
         app = Routes(
             endpoint,
             find or (lambda _: None),

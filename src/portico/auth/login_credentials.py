@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from portico.auth.challenge import INSUFFICIENT_SCOPE, Challenge, parse_challenge
 from portico.auth.client_identity import REGISTERED
@@ -30,6 +30,9 @@ from portico.auth.token_request import Tokens
 from portico.config.auth_settings import AuthSettings
 from portico.state.background import Background
 from portico.state.report import report
+
+if TYPE_CHECKING:
+    from portico.auth.login_links import LoginLinks
 
 RETRY_S = 5.0
 """How soon a refresh that failed is tried again while the token is still valid."""
@@ -86,6 +89,7 @@ class LoginCredentials:
         that the server does not accept the login."""
         self._unsaved: Login | None = None
         """New tokens that could not be stored."""
+        self._links: LoginLinks | None = None
         self._lock = asyncio.Lock()
         self._running = Background()
         self._asked: Mapping[str, int] = {}
@@ -126,6 +130,18 @@ class LoginCredentials:
     async def close(self) -> None:
         """Let a refresh finish, within a limit: its answer must be stored."""
         await self._running.wait(_CLOSE_S)
+
+    def links(self) -> "LoginLinks | None":
+        """Return the links to this login; None if calls get none."""
+        if self._links is None and self._settings.links:
+            from portico.auth.login_links import LoginLinks  # few clients can show one
+
+            self._links = LoginLinks(self.place, self._settings, self._store)
+        return self._links
+
+    def is_stale(self) -> bool:
+        """True if another login is stored than the one in use."""
+        return self._account() != self.account or (self._facts() is not None and not self._value)
 
     def status(self) -> dict[str, Any] | None:
         """Return the facts for people; None without a login that is needed."""

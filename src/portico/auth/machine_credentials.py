@@ -87,6 +87,9 @@ class MachineCredentials(LoginCredentials):
         if self._failure is not None and self._clock() < self._failed_until:
             raise self._failure
 
+    def links(self) -> None:
+        """Return none: no person logs in."""
+
     def adopt(self) -> None:
         """Use what is stored now; a login that was refused is tried again."""
         self._failure = None

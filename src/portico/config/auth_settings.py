@@ -14,6 +14,7 @@ from portico.config.values import (
     any_table,
     check_url,
     choice,
+    flag,
     integer,
     non_empty,
     read_table,
@@ -58,6 +59,8 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     """The file of the key that signs the assertions of this machine."""
     private_key_id: Annotated[str, non_empty] = ""
     """The id of that key at the authorization server, if it has several."""
+    links: Annotated[bool, flag] = True
+    """Clients that can show a page get the link to a login in their call."""
     key: Annotated[str, non_empty] = ""
     """The header that `login --key` fills; empty for a bearer token."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from typing import Any
 
 from msgspec import Struct
 
@@ -20,11 +19,10 @@ from portico.config.paths import control_folder
 from portico.console.browser_login import BrowserLogin
 from portico.console.render import Screen
 from portico.model.errors import PorticoError
-from portico.windows.control import send_command, socket_names
+from portico.windows.control import tell_all
 
 WITHIN_S = 600.0
 """How long a person may take to log in."""
-_TELL_S = 60.0
 
 
 class ServerLogin(Struct, frozen=True):
@@ -83,15 +81,5 @@ class ServerLogin(Struct, frozen=True):
         return is_known, problem, await self._tell("logout") if is_known else []
 
     async def _tell(self, do: str) -> list[str]:
-        return await asyncio.to_thread(_tell, do, self.place.key)
-
-
-def _tell(do: str, place: str) -> list[str]:
-    """Tell every running Portico; return the servers that use the change now."""
-    folder = control_folder()
-    servers: list[Any] = []
-    for name in socket_names(folder):
-        reply = send_command(folder, name, do, _TELL_S, place=place)
-        if reply is not None and isinstance(reply.get("servers"), list):
-            servers += reply["servers"]
-    return [str(server) for server in servers]
+        """Tell every running Portico; return the servers that use the change now."""
+        return await asyncio.to_thread(tell_all, control_folder(), do, place=self.place.key)

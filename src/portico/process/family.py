@@ -65,6 +65,14 @@ def gateways_above() -> list[int]:
     return [parent for one, (parent, *_) in _lineage(os.getpid()) if _is_keeper(one)]
 
 
+def is_below_agent() -> bool:
+    """True if this process runs below an agent, or if that is unknown."""
+    try:
+        return bool(gateways_above())
+    except PorticoError:
+        return True
+
+
 def refuse_below_agent(command: str) -> None:
     """Raise PorticoError if this command runs below an agent: only a person may use it."""
     if gateways_above():

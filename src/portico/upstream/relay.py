@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from portico.auth.login_state import LOGIN_STATE
 from portico.catalog.attributed_questions import refused_question
 from portico.catalog.catalog import ListedTool
 from portico.model.context import Context
@@ -52,7 +53,7 @@ from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession
 from portico.upstream.suspended_calls import OpenQuestions, SuspendedCall, SuspendedCalls
-from portico.wires.wire import NO_HEADERS, Data
+from portico.wires.wire import LOGIN, NO_HEADERS, Data
 
 TIMEOUT_KEY = "portico/timeoutS"
 """In a request's `_meta`: how long this call may take."""
@@ -66,6 +67,7 @@ _ROUND_METHODS = ("tools/call", "resources/read", "prompts/get")
 FinishTask = Callable[[Request, Context, CreatedTask], Awaitable[Response]]
 """Waits for the end of a task that a server created for a call, and returns the result of the call;
 cancelled, it cancels the task."""
+LoginMissing = Callable[[Request, Context, TargetError], Awaitable[Response]]
 _ROUNDS_REFUSED = ("Handler returned an invalid result", "InputRequiredResult")
 """How the official SDK and FastMCP refuse, in the legacy era, a result that is a question."""
 _QUESTION_REFUSED = b"server-initiated requests"
@@ -136,6 +138,8 @@ class Relay:
         self._routes: dict[tuple[bool, bool], Route] = {}
         self.finish_task: FinishTask | None = None
         """Waits for a task of the server that was not requested."""
+        self.login_missing: LoginMissing | None = None
+        """Answers a call that needs a login first, or raises McpError."""
 
     async def answer(self, caller: Caller, request: Request, context: Context) -> Response:
         """Return the upstream's response; raises McpError or TargetError if there is none."""
@@ -225,6 +229,8 @@ class Relay:
             return None
         if self._rounds and caller.accepts_questions and self._in_rounds(request):
             return None
+        if params.find(LOGIN_STATE) >= 0:
+            return None  # it waits for a login first
         if params.find(TASK) >= 0 or meta.client_capabilities.find(TASKS) >= 0:
             return None  # a task that it creates must be tracked
         if params.find(b"\\u") >= 0 or meta.client_capabilities.find(b"\\") >= 0:
@@ -269,6 +275,9 @@ class Relay:
             if not self._refuses_round(call, error):
                 return None
             return lambda: self._answer(call, self._fetch_round(call, error))
+        login_missing = self.login_missing
+        if error.kind == LOGIN and login_missing is not None:
+            return lambda: login_missing(call.request, call.context, error)
         if not self._may_repeat(call, error):
             return None
         return lambda: self._answer(call, self._fetch(call, retry=False))

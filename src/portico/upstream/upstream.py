@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
+from portico.auth.login_state import LOGIN_STATE
 from portico.catalog.catalog import Catalog
 from portico.model.context import Context
 from portico.model.errors import McpError, TargetError
@@ -18,6 +19,7 @@ from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
 from portico.model.version import Version
+from portico.process.family import is_below_agent
 from portico.protocol.codec import encode
 from portico.protocol.eras import members, with_capabilities
 from portico.state.background import Background
@@ -33,8 +35,8 @@ from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.relay import FinishTask, Relay
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession, progress_token
-from portico.wires.credentials import LoginAccount, login_of
-from portico.wires.wire import Address
+from portico.wires.credentials import CallLinks, LoginAccount, login_of
+from portico.wires.wire import LOGIN, Address
 
 if TYPE_CHECKING:
     from portico.catalog.history import History
@@ -64,8 +66,6 @@ class Upstream:
         self.policy = policy
         self.login = login_of(address)
         """The login that its calls use, if it is at a URL."""
-        if self.login is not None:
-            self.login.on_changed = self._on_login_changed
         self._changing = asyncio.Lock()
         self._report = report
         self._history = history
@@ -88,6 +88,10 @@ class Upstream:
         self._relay = Relay(
             self.name, policy, self._pool, self._breaker, self._views.tool, self.asked
         )
+        self._links: CallLinks | None = None
+        if self.login is not None:
+            self.login.on_changed = self._on_login_changed
+            self._relay.login_missing = self._login_missing
         self._subscribers: WeakSet[Session] = WeakSet()
         self._watchers: list[Callable[[Change], None]] = []
         self.warms = False
@@ -292,6 +296,13 @@ class Upstream:
 
     async def relay(self, request: Request, context: Context) -> Response:
         """Return the upstream's response by the general path; raises McpError if there is none."""
+        params = request.params
+        if self.login is not None and (params.find(LOGIN_STATE) >= 0 or params.find(b"\\u") >= 0):
+            resumed = await self._after_login(self.login, request, context)
+            if isinstance(resumed, Response):
+                return resumed
+            request = resumed
+        declared = request
         if not self.policy.may_ask:
             request = _strip_questions(request)
         caller = self._callers.of(request, context)
@@ -300,7 +311,32 @@ class Upstream:
                 return await self._subscribe(request, context, caller)
             return await self._relay.answer(caller, request, context)
         except TargetError as error:
+            if error.kind == LOGIN:
+                return await self._login_missing(declared, context, error)
             raise as_mcp_error(error) from None
+
+    async def _login_missing(
+        self, request: Request, context: Context, error: TargetError
+    ) -> Response:
+        """Answer a call that needs a login with a link to it, if its client can show one."""
+        if self.login is not None and self._links is None and not is_below_agent():
+            self._links = self.login.links()
+        links = self._links
+        answer = None if links is None else await links.offer(request, context, error)
+        if answer is None:
+            raise as_mcp_error(error) from None
+        return answer
+
+    async def _after_login(
+        self, login: LoginAccount, request: Request, context: Context
+    ) -> Request | Response:
+        """Continue a call that was answered with a link, once its person has logged in."""
+        links = login.links()
+        resumed = request if links is None else await links.resume(request, context)
+        self._links = links
+        if login.is_stale():
+            await self._use_stored_login(login)
+        return resumed
 
     async def _subscribe(self, request: Request, context: Context, caller: Caller) -> Response:
         """Subscribe a client to a resource; the upstream gets one request for all clients."""
@@ -455,6 +491,8 @@ class Upstream:
         self._relay.close()
         if self.login is not None:
             await self.login.close()
+        if self._links is not None:
+            await self._links.close()
         for client_session in tuple(self._subscribers):
             client_session.cancel_on_end(self)
         await self._background.close()

@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from portico.auth import login_news
 from portico.model.errors import PorticoError
 from portico.process.family import Family, family_of
 from portico.protocol.codec import encode_escaped
@@ -29,7 +30,15 @@ from portico.windows.control_sockets import (
     socket_names,
 )
 
-__all__ = ["Command", "Control", "ControlRequest", "HandOver", "send_command", "socket_names"]
+__all__ = [
+    "Command",
+    "Control",
+    "ControlRequest",
+    "HandOver",
+    "send_command",
+    "socket_names",
+    "tell_all",
+]
 
 ControlRequest = Mapping[str, Any]
 """A command and its arguments, as sent: `{"do": "refresh", "server": "github"}`."""
@@ -39,6 +48,7 @@ _MAX_ANSWER = 16 * 1024 * 1024
 _MAX_CONNECTIONS = 16
 _FIRST_LINE_S, _IDLE_S = 2.0, 30.0
 """How long to wait for the first line of a connection, and for each further one."""
+_TELL_S = 60.0
 _OF_AGENT = "an agent of this gateway sends this command, and only a person may use it"
 _SANDBOX_OFFSET = 10_000_000
 """Added to a pid in a sandbox when a process in another sandbox has the same one."""
@@ -90,6 +100,7 @@ class Control:
         except BaseException:
             listener.close()
             raise
+        login_news.use(lambda place: tell_all(self._folder, "login", place=place))
 
     async def close(self) -> None:
         """Stop listening."""
@@ -203,6 +214,16 @@ def send_command(
             return _failed(error.strerror or str(error))
         except msgspec.DecodeError:
             return _failed("it closed the connection without a response")
+
+
+def tell_all(folder: str, do: str, **more: Any) -> list[str]:
+    """Send a command to every running Portico; return the servers that it changed."""
+    servers: list[Any] = []
+    for name in socket_names(folder):
+        reply = send_command(folder, name, do, _TELL_S, **more)
+        if reply is not None and isinstance(reply.get("servers"), list):
+            servers += reply["servers"]
+    return [str(server) for server in servers]
 
 
 async def _send_reply(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:

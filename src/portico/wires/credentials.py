@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from portico.http1.headers import header_problem
+from portico.model.context import Context
+from portico.model.errors import TargetError
+from portico.model.message import Request, Response
 
 AUTHORIZATION = "authorization"
 
@@ -28,6 +31,24 @@ class Credentials(Protocol):
         ...
 
 
+class CallLinks(Protocol):
+    """Links to a login, in the answers to calls that need it."""
+
+    async def offer(
+        self, request: Request, context: Context, error: TargetError
+    ) -> Response | None:
+        """Return the answer with a link; None if this client cannot have one."""
+        ...
+
+    async def resume(self, request: Request, context: Context) -> Request | Response:
+        """Wait for the login, and return the call as it was; or the link again. Raises McpError."""
+        ...
+
+    async def close(self) -> None:
+        """End a login that still waits for its person."""
+        ...
+
+
 @runtime_checkable
 class LoginAccount(Credentials, Protocol):
     """Credentials that a person obtains by logging in."""
@@ -49,6 +70,14 @@ class LoginAccount(Credentials, Protocol):
 
     def status(self) -> dict[str, Any] | None:
         """Return the facts for people; None without a login."""
+        ...
+
+    def links(self) -> CallLinks | None:
+        """Return the links to this login; None if calls get none."""
+        ...
+
+    def is_stale(self) -> bool:
+        """True if another login is stored than the one in use."""
         ...
 
     async def close(self) -> None:
