@@ -85,11 +85,13 @@ def test_a_session_is_decided_by_its_handshake_and_forgotten_at_its_end() -> Non
     chooser = Chooser()
     fitted = FittedHttpEndpoint(chooser.choose)
     session = Session(lambda message: None)
+    early = Request(method="ping", id=b"1")
+    assert answered(fitted, early, session=session) == b"/"
     params = json.dumps({"clientInfo": {"name": "a", "version": "1"}}).encode()
     hello = Request(method="initialize", id=b"1", params=params)
     assert answered(fitted, hello, session=session) == b"a/1"
     assert answered(fitted, modern({"name": "b", "version": "1"}), session=session) == b"a/1"
-    assert chooser.asked == [("a", "1")]
+    assert chooser.asked == [("", ""), ("a", "1")]
     assert len(fitted.choices()) == 1
     session.end()
     assert fitted.choices() == []

@@ -118,7 +118,9 @@ def test_clients_over_stdio_and_http_at_one_gateway_each_keep_their_own_list(
         (server,) = shelves(gateway.process.pid)
         os.kill(server, signal.SIGKILL)
         assert until(lambda: not alive({server}))
-        assert claudes[0].call("mine__book-9")["content"][0]["text"] == "book-9"
+        again = {"name": "mine__book-9", "arguments": {}}
+        # A call that arrives before the gateway has noticed the end fails with it.
+        assert until(lambda: "result" in claudes[0].answer("tools/call", **again))
         assert is_kept()
         written(config, servers_of(config), gateway={"pinned": ["mine__book-3"]}, **AGAINST)
         # A pinned tool is listed beside the meta-tools: the new config is in use.
@@ -126,9 +128,9 @@ def test_clients_over_stdio_and_http_at_one_gateway_each_keep_their_own_list(
         assert is_kept()
         # A new session, or a new name, is decided by the new config.
         fresh = stack.enter_context(Web(gateway.port, modern=modern))
-        again = NamedClient(fresh, CLAUDE)
-        assert again.searches != modern
-        assert (again.result("tools/list").get("cacheScope") == "private") == modern
+        new = NamedClient(fresh, CLAUDE)
+        assert new.searches != modern
+        assert (new.result("tools/list").get("cacheScope") == "private") == modern
 
 
 @ERAS
@@ -253,3 +255,22 @@ def test_an_unknown_exposure_is_rejected(config: Path, tmp_path: Path) -> None:
     code, told = refused(tmp_path / "home", config, "--expose", "everything")
     assert code == 2
     assert "everything" in told
+
+
+@ERAS
+def test_a_group_over_http_fits_its_clients_too(modern: bool, config: Path, tmp_path: Path) -> None:
+    written(config, servers_of(config), groups={"all": ["mine"]})
+    with Gateway(tmp_path / "home", config) as gateway, ExitStack() as stack:
+        webs = [Web(gateway.port, path="/groups/all/mcp", modern=modern) for _ in range(2)]
+        one, two = (stack.enter_context(web) for web in webs)
+        assert not NamedClient(one, CLAUDE).searches
+        assert NamedClient(two, GEMINI).searches
+
+
+def test_the_command_line_of_a_gateway_decides_for_its_http_clients(
+    config: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    for option in (("--expose", "search"), ("--client", "gemini")):
+        with Gateway(home, config, *option) as gateway, Web(gateway.port, modern=True) as web:
+            assert NamedClient(web, CLAUDE).searches

@@ -12,6 +12,7 @@ from portico.model.types import Answer, Endpoint
 
 MAX_NAMES = 1_000
 """The limit of pairs that are kept, so that made-up names do not fill the memory."""
+_INITIALIZE = "initialize"
 _MAX_NAME = 200
 _MAX_INFO = 1_000
 """The bytes of a `clientInfo` that is recognized as sent."""
@@ -48,9 +49,15 @@ class FittedHttpEndpoint:
             return self._of_pair(request, context).handle(request, context)
         found = self._sessions.get(session)
         if found is None:
-            found = self._sessions[session] = self._choose(*client_in(request))
-            session.on_end(self, lambda: self._forget(session))
+            found = self._of_session(request, session)
         return found[0].handle(request, context)
+
+    def _of_session(self, request: Request, session: Session) -> Fit:
+        found = self._choose(*client_in(request))
+        if request.method == _INITIALIZE:  # anything before it decides nothing
+            self._sessions[session] = found
+            session.on_end(self, lambda: self._forget(session))
+        return found
 
     def _forget(self, session: Session) -> None:
         self._sessions.pop(session, None)
