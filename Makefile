@@ -130,6 +130,10 @@ bench-search: .venv/.stamp ## measure search beside plainer ways and FastMCP's
 bench-tokens: setup ## count the tokens that a model reads of tools
 	$(BIN)/python -m bench.tokens
 
+.PHONY: bench-clients
+bench-clients: setup agents clients ## count the tokens that the models of real clients read at the start
+	$(BIN)/python -m bench.clients
+
 .PHONY: bench-fleet
 bench-fleet: setup ## measure tokens and start in front of 21 real servers
 	$(BIN)/python -m bench.fleet
