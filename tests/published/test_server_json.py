@@ -28,6 +28,24 @@ def entry(data: Any, given: dict[str, tuple[str, ...]] | None = None) -> dict[st
             ["uvx", "weather@2.0"],
         ),
         (
+            {
+                "registryType": "nuget",
+                "identifier": "Acme.Weather",
+                "version": "1.0.0-beta",
+                "runtimeHint": "dnx",
+            },
+            ["dnx", "Acme.Weather@1.0.0-beta", "--yes"],
+        ),
+        (
+            {
+                "registryType": "nuget",
+                "identifier": "Acme.Weather",
+                "runtimeArguments": [{"type": "named", "name": "--prerelease", "value": ""}],
+                "packageArguments": [{"type": "positional", "value": "serve"}],
+            },
+            ["dnx", "Acme.Weather", "--yes", "--prerelease", "--", "serve"],
+        ),
+        (
             {"registryType": "oci", "identifier": "ghcr.io/acme/weather:1", "version": "1"},
             ["docker", "run", "-i", "--rm", "ghcr.io/acme/weather:1"],
         ),
@@ -128,7 +146,7 @@ def test_a_reference_cannot_be_put_together_around_a_value_that_a_person_gives()
         (server(packages=[{**NPM, "identifier": "a b"}]), "is not the name of a package"),
         (server(packages=[{**NPM, "version": "1 --evil"}]), "is not a version"),
         (server(packages=[{**NPM, "runtimeHint": "sh"}]), "runtimeHint .* is not supported"),
-        (server(packages=[{**NPM, "registryType": "nuget"}]), "can only be reached by .*nuget"),
+        (server(packages=[{**NPM, "registryType": "cargo"}]), "can only be reached by .*cargo"),
         (server(packages=[{**NPM, "transport": {"type": "sse"}}]), "npm over sse"),
         (server(packages=[{**NPM, "packageArguments": 1}]), "packageArguments must be an array"),
         (server(packages=[{**NPM, "packageArguments": [{"type": "x"}]}]), r"\.name must be"),

@@ -26,11 +26,11 @@ _ACTIONS = {
     "login": "log in at a remote server, for all its uses here (agents have a login of their own)",
     "logout": "revoke the login at a remote server, and forget it",
 }
-_KINDS = ("npm", "pypi", "oci", "mcpb", "remote")
+_KINDS = ("npm", "pypi", "nuget", "oci", "mcpb", "remote")
 _WITH_NAME = ("remove", "enable", "disable", "login", "logout")
 _OPTION_ACTIONS = {
     **dict.fromkeys(("env", "header", "cwd", "tag", "disabled"), ("add",)),
-    **dict.fromkeys(("source", "use", "set", "yes"), ("add",)),
+    **dict.fromkeys(("source", "use", "set", "secrets", "yes"), ("add",)),
     **dict.fromkeys(("scope", "no_browser", "key"), ("login",)),
     "timeout": ("test", "refresh", "login"),
 }
@@ -86,7 +86,7 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
         if not options.name or target or options.env or options.header or options.cwd:
             parser.error("--from takes a NAME, and --set instead of a command and its options")
         return
-    for option in ("use", "set", "yes"):
+    for option in ("use", "set", "secrets", "yes"):
         if getattr(options, option):
             parser.error(f"--{option} works only with --from")
     if not options.name or not target or not target[0]:
@@ -132,11 +132,13 @@ def _parser() -> Parser:
     repeatable(new, "--tag", str, "TAG", "a tag to find the server by")
     what = "a server.json of the MCP registry, or an .mcpb bundle: a file or a URL"
     new("--from", dest="source", metavar="SOURCE", help=what)
-    what = "with --from: the package to use of several (npm, pypi, oci, mcpb) or remote"
+    what = "with --from: the package to use of several (npm, pypi, nuget, oci, mcpb) or remote"
     new("--use", choices=_KINDS, metavar="KIND", help=what)
     repeatable(
         new, "--set", pair, "KEY=VALUE", "with --from: the value of one of the server's settings"
     )
+    what = "with --from: secrets become variables (env), or go to the keyring"
+    new("--secrets", choices=("env", "keyring"), help=what)
     new("--yes", action="store_true", help="with --from: add what is shown, without a question")
     new("--disabled", action="store_true", help="add the server disabled")
     login = parser.add_argument_group("for login").add_argument

@@ -22,6 +22,11 @@ class Dialog:
         self.asks = not yes and not dry_run
         self._is_at_terminal = sys.stdin.isatty() and self.out.is_terminal
 
+    @property
+    def can_ask(self) -> bool:
+        """True if there is a person at a terminal who has not given the answers."""
+        return self.asks and self._is_at_terminal
+
     def note(self, text: str) -> None:
         """Print a note."""
         self.err.print(f"portico: {text}")

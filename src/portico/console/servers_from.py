@@ -10,8 +10,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from portico.console.dialog import Dialog
 from portico.console.published_form import given_values, is_agreed, show_planned
+from portico.console.published_secrets import keyring_secrets
 from portico.console.render import Screen
+from portico.console.secret_values import keyring_store
 from portico.console.usage import URLS
 from portico.published.settings import PublishedError
 from portico.published.source import planned_server
@@ -28,16 +31,21 @@ def add_from(
         try:
             planned = planned_server(name, source, options.use, stack)
             given = given_values(name, planned.settings, options.set, may_ask=not options.yes)
-            entry = planned.entry(given)
+            secrets = keyring_secrets(options, planned.settings, Dialog(yes=options.yes))
+            marked = secrets.entry(planned, given)
         except PublishedError as error:
             raise PublishedError(f"{source}: {error}") from None
-        entry |= {"tags": options.tag} if options.tag else {}
-        entry |= {"enabled": False} if options.disabled else {}
+        marked |= {"tags": options.tag} if options.tag else {}
+        marked |= {"enabled": False} if options.disabled else {}
+        entry = secrets.shown(marked)
         show_planned(name, source, planned, entry)
         if not options.yes and not is_agreed():
             return None
         planned.unpack()
         try:
+            store = keyring_store()
+            if store is not None:
+                secrets.stored(marked, store)
             write(entry)
         except BaseException:
             if planned.unpacked:

@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"\{([^{}]+)\}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9@][\w@./:+~-]*", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+!-]*", re.ASCII)
 _SHA256 = re.compile("[0-9a-f]{64}")
-_RUNTIMES = {"npm": "npx", "pypi": "uvx", "oci": "docker"}
+_RUNTIMES = {"npm": "npx", "pypi": "uvx", "nuget": "dnx", "oci": "docker"}
 _REMOTES = {"streamable-http": "http", "sse": "sse"}
 REMOTE, BUNDLE = "remote", "mcpb"
 KINDS = (*_RUNTIMES, BUNDLE, REMOTE)
@@ -184,6 +184,8 @@ def _argv(
         options = runtime[1:] if runtime[:1] == ["run"] else runtime
         return ["docker", "run", "-i", "--rm", *passed, *options, image, *words]
     pinned = f"{name}@{version}" if version else name
+    if kind == "nuget":  # dnx reads all words before `--` as its own options
+        return ["dnx", pinned, "--yes", *runtime, *(["--", *words] if words else [])]
     if kind == "npm" and not {"-y", "--yes"} & {*runtime}:
         runtime = ["-y", *runtime]
     return [_RUNTIMES[kind], *runtime, pinned, *words]

@@ -7,8 +7,8 @@ from typing import Any
 from portico.config.edit import Changes, changed_entries
 from portico.config.save import current
 from portico.console.dialog import Dialog
+from portico.console.secret_values import plain_secrets
 from portico.setup.moves import Mover
-from portico.setup.secret_values import plain_secrets
 
 _HIDDEN = "********"
 

@@ -10,6 +10,19 @@ from msgspec import Struct
 from portico.config.client_table import SOURCES, format_of, this_system
 from portico.config.paths import config_file
 from portico.config.problems import ConfigError, suggestion
+from portico.console.secret_values import (
+    KEEP,
+    KEYRING,
+    NO_KEYRING,
+    VARIABLE,
+    inputs_of,
+    keyring_store,
+    plain_secrets,
+    variable_for,
+    with_answers,
+    with_references,
+    with_variables,
+)
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
@@ -24,18 +37,6 @@ from portico.setup.import_plan import (
     import_changes,
     plan_import,
     record_import,
-)
-from portico.setup.secret_values import (
-    KEEP,
-    KEYRING,
-    VARIABLE,
-    inputs_of,
-    keyring_store,
-    plain_secrets,
-    variable_for,
-    with_answers,
-    with_references,
-    with_variables,
 )
 from portico.setup.source import Source, read_source
 
@@ -170,10 +171,7 @@ class Importer:
         store = keyring_store()
         how = self._secrets or self._ask_secrets(one.name, keys, has_keyring=store is not None)
         if how == KEYRING and store is None:
-            raise PorticoError(
-                "there is no keyring: install the keyring package in Portico's environment, "
-                "or use --secrets env"
-            )
+            raise PorticoError(NO_KEYRING)
         made, names = with_references(one.name, entry, how, None if dialog.dry_run else store)
         for name in names:
             dialog.note(f"{one.name}: set {name} in the environment of the gateway")

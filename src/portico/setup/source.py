@@ -18,8 +18,8 @@ from portico.config.places import LineIndex
 from portico.config.problems import ConfigError, ConfigProblem, Path, Report, quoted
 from portico.config.read import OF_AGGREGATOR
 from portico.config.sections import Section, entries_in, sections
+from portico.console.secret_values import mapped
 from portico.setup.own_entry import is_portico
-from portico.setup.secret_values import mapped
 
 _DOLLAR = re.compile(r"\$(\w+)(?![\w}])", re.ASCII)
 _OF_ORCHESTRATOR = ("main_agent", "rate_limiting", "logging", "server")

@@ -1,4 +1,4 @@
-"""Secrets in imported entries: found, and replaced by a reference to the keyring or a variable."""
+"""Secrets in entries: found, and replaced by a reference to the keyring or a variable."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +10,10 @@ from portico.config.problems import Path
 from portico.process.environment import looks_secret
 
 KEEP, VARIABLE, KEYRING = "keep", "env", "keyring"
+NO_KEYRING = (
+    "there is no keyring: install the keyring package in Portico's environment, "
+    "or use --secrets env"
+)
 _HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECASE)
 _INPUT = re.compile(r"\$\{input:([^}]*)\}")
 

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from portico.setup.secret_values import (
+from portico.console.secret_values import (
     inputs_of,
     keyring_store,
     plain_secrets,
