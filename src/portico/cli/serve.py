@@ -173,7 +173,7 @@ def _parser() -> Parser:
     add(
         "--expose",
         choices=("auto", "search", "all"),
-        help="list the search tools or all tools; auto lists all tools if there are fewer than 30",
+        help="list the search tools or all tools; auto chooses what fits the client",
     )
     over = parser.add_mutually_exclusive_group().add_argument
     over("--stdio", action="store_true", help="serve stdio, even if the config sets HTTP")
