@@ -147,7 +147,7 @@ def test_a_login_needs_a_place_that_can_keep_it(rig: IssuerRig, person: Person) 
     ("words", "said"),
     [
         (["nowhere"], "there is no server 'nowhere'"),
-        (["here", "--scope"], "expected one argument"),
+        (["here", "--scope"], "--scope needs S"),
         (["http://intranet.test/mcp"], "the URL must use https"),
         (["local"], "local is a command; only a server at a URL has a login"),
         (["fixed"], "the headers of fixed in the config contain authorization already"),
