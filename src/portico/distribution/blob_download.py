@@ -19,7 +19,7 @@ from portico.http1.errors import Http1Error, InvalidBody
 
 TRIES = 4
 """Tries in a row that bring nothing."""
-_PAUSE_S = 0.5
+PAUSE_S = 0.5
 _PIECE = 1024 * 1024
 
 
@@ -161,7 +161,7 @@ class BlobDownload:
                 if fruitless >= TRIES:
                     got = f"{part.size:,} of {self._layer.size:,} bytes are here"
                     raise RegistryUnavailable(f"{error}; {got}: pull again to continue") from None
-                await asyncio.sleep(_PAUSE_S * fruitless)
+                await asyncio.sleep(PAUSE_S * fruitless)
 
     async def _request(self, part: _PartialFile) -> None:
         response = await self._client.blob(self._name, self._layer.digest, part.size)

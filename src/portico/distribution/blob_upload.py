@@ -14,7 +14,7 @@ from portico.distribution.registry_client import RegistryClient
 CHUNK = 8 * 1024 * 1024
 TRIES = 4
 _UPLOAD = "upload"
-_PAUSE_S = 0.5
+PAUSE_S = 0.5
 
 
 class BlobUpload:
@@ -53,7 +53,7 @@ class BlobUpload:
                     best = max(best, done[0])
                     if fruitless >= TRIES:
                         raise RegistryUnavailable(f"{error}; push again to continue") from None
-                    await asyncio.sleep(_PAUSE_S * (fruitless + 1))
+                    await asyncio.sleep(PAUSE_S * (fruitless + 1))
         finally:
             self._progress.end()
 
