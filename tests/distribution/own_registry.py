@@ -24,7 +24,7 @@ from portico.distribution.signature import (
     signature_tag,
     signed,
 )
-from tests.distribution.rigs import WASM
+from tests.distribution.rigs import WAIT_S, WASM
 
 _BLOB = re.compile(r"/v2/(.+)/blobs/(sha256:[0-9a-f]{64})")
 _MANIFEST = re.compile(r"/v2/(.+)/manifests/([^/]+)")
@@ -33,7 +33,7 @@ IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
 
 
 class Answer:
-    """One answer; `cut` closes the connection after so many bytes of the body."""
+    """One answer; `cut` closes the connection after so many bytes, once `hold` is set."""
 
     def __init__(
         self,
@@ -41,11 +41,13 @@ class Answer:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         cut: int | None = None,
+        hold: threading.Event | None = None,
     ) -> None:
         self.status = status
         self.body = body
         self.headers = dict(headers or {})
         self.cut = cut
+        self.hold = hold
 
 
 Hook = Callable[["Seen"], Answer | None]
@@ -202,6 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body if answer.cut is None else answer.body[: answer.cut])
+        if answer.hold is not None:
+            self.wfile.flush()
+            assert answer.hold.wait(WAIT_S)
         self.close_connection = self.close_connection or answer.cut is not None
 
     def __getattr__(self, name: str) -> Any:
