@@ -1,11 +1,13 @@
 """`portico approve`: allow the rights of a bundle, for clients that have no terminal."""
 
+import argparse
 import os
 import sys
 
 from portico.bundles.approvals import Approvals, wish_lines
 from portico.bundles.bundle_reader import open_bundle_file
-from portico.config.paths import state_folder
+from portico.components.resolver import is_registry_reference
+from portico.config.paths import config_file, state_folder
 from portico.console.bundle_approval import accept_bundle, show_wishes
 from portico.console.dialog import Declined, Dialog
 from portico.console.render import Screen
@@ -15,8 +17,8 @@ from portico.console.usage import Parser
 def main(argv: list[str]) -> int:
     """Show the rights of a bundle, ask, and remember them."""
     options = _parser().parse_args(argv)
-    origin = os.path.realpath(options.bundle)
-    with open_bundle_file(options.bundle) as bundle:
+    path, origin = _place(options)
+    with open_bundle_file(path) as bundle:
         bundle.verify()
         missing = Approvals(state_folder()).missing(bundle, origin)
         if not missing:
@@ -36,6 +38,16 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _place(options: argparse.Namespace) -> tuple[str, str]:
+    """Return the file of a bundle, and by what its approval is remembered."""
+    if os.path.exists(options.bundle) or not is_registry_reference(options.bundle):
+        return options.bundle, os.path.realpath(options.bundle)
+    from portico.components.registry_resolver import find_pulled
+
+    found = find_pulled(options.config or config_file(), options.bundle)
+    return found.path, found.reference.origin
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="portico approve",
@@ -44,6 +56,8 @@ def _parser() -> Parser:
         "prompts for the same at a terminal; a client has none.",
         epilog="example: portico approve server.portico",
     )
-    parser.add_argument("bundle", metavar="BUNDLE", help="a file that `portico compose` wrote")
+    what = "a file that `portico compose` wrote, or a reference that was pulled"
+    parser.add_argument("bundle", metavar="BUNDLE", help=what)
+    parser.add_config()
     parser.add_argument("--yes", "-y", action="store_true", help="allow them without a question")
     return parser

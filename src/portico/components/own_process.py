@@ -1,5 +1,6 @@
 """A configured component as a server: a command that runs it in its own process."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -23,10 +24,11 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
         return entry
     try:
         if entry.oci:
-            from portico.components.registry_resolver import check_pulled
+            from portico.components.registry_resolver import find_pulled
 
-            check_pulled(entry)
-            return entry
+            pulled = find_pulled(entry.config, entry.oci)
+            # A bundle is run by its reference, by which its approval is remembered.
+            return replace(entry, path=pulled.path) if pulled.kind == "component" else entry
         check_code(entry.files)
         found = classify(entry.path)
     except PorticoError as error:
@@ -43,7 +45,7 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
         return wasm_server(entry)
     argv, is_ours = _argv(entry)
     command, *args = argv
-    env = {**entry.env, FOLDER_VARIABLE: state_folder()} if is_ours else entry.env
+    env = {**_own_home(), **entry.env, FOLDER_VARIABLE: state_folder()} if is_ours else entry.env
     return ServerEntry(
         name=entry.name,
         command=command,
@@ -73,9 +75,15 @@ def keeps_sessions(entry: ComponentEntry) -> bool:
     return _argv(entry)[1]
 
 
+def _own_home() -> dict[str, str]:
+    """Return the variable that moves Portico's folders, where the child finds what was pulled."""
+    home = os.environ.get("PORTICO_HOME")
+    return {"PORTICO_HOME": home} if home else {}
+
+
 def _argv(entry: ComponentEntry) -> tuple[tuple[str, ...], bool]:
     """Return the command line, and whether it runs a server of our own library."""
-    if entry.oci:
+    if entry.oci and not entry.path:
         return (sys.executable, *_RUN, entry.oci, "--config", entry.config), True
     if not entry.path:
         return (entry.command, *entry.args), False

@@ -11,8 +11,9 @@ from portico.config.names import valid_name
 from portico.distribution.distribution_error import DistributionError
 
 if TYPE_CHECKING:
-    from portico.config.schema import ComponentEntry, Config
+    from portico.config.schema import Config
     from portico.distribution.pull import Pulled, Puller
+    from portico.distribution.reference import OciReference
 
 
 class RegistryResolver:
@@ -33,38 +34,30 @@ class RegistryResolver:
             raise ComponentError(str(error)) from None
         name = entry.name or valid_name(found.reference.name.rpartition("/")[2])
         component = replace(classify(found.path), argument=entry.argument, name=name)
-        origin = f"oci://{found.reference.repository}"
-        return [replace(entry, component=component, origin=origin)]
+        return [replace(entry, component=component, origin=found.reference.origin)]
 
     async def _find(self, argument: str) -> "Pulled":
-        from portico.distribution.reference import parse_reference
-
+        if not self._pulls:
+            return find_pulled(self._config_path, argument)
         config = _read(self._config_path)
-        reference = parse_reference(argument, config.publishing.default_place)
-        puller = _puller(config)
-        return await puller.pull(reference) if self._pulls else puller.find(reference)
+        return await _puller(config).pull(_reference(config, argument))
 
 
-def check_pulled(entry: "ComponentEntry") -> None:
-    """Raise DistributionError unless the reference of a configured component can be used now."""
-    from portico.distribution.reference import parse_reference
-
-    config = _read(entry.config)
-    _puller(config).find(parse_reference(entry.oci, config.publishing.default_place))
+def find_pulled(config_path: str, argument: str) -> "Pulled":
+    """Return what a reference was pinned to; raises DistributionError if it cannot be used now."""
+    config = _read(config_path)
+    return _puller(config).find(_reference(config, argument))
 
 
 def pull_configured(config_path: str) -> None:
     """Pull the references of the enabled components of a config; raises DistributionError."""
     import asyncio
 
-    from portico.distribution.reference import parse_reference
-
     config = _read(config_path)
     puller = _puller(config)
     for entry in config.components.values():
         if entry.oci and entry.enabled:
-            reference = parse_reference(entry.oci, config.publishing.default_place)
-            asyncio.run(puller.pull(reference))
+            asyncio.run(puller.pull(_reference(config, entry.oci)))
 
 
 def _read(path: str) -> "Config":
@@ -74,6 +67,12 @@ def _read(path: str) -> "Config":
     from portico.config.schema import Config
 
     return read(path, only=()) if os.path.exists(path) else Config(path=path)
+
+
+def _reference(config: "Config", argument: str) -> "OciReference":
+    from portico.distribution.reference import parse_reference
+
+    return parse_reference(argument, config.publishing.default_place)
 
 
 def _puller(config: "Config") -> "Puller":

@@ -34,7 +34,7 @@ TITLE = "org.opencontainers.image.title"
 
 Kind = Literal["component", "bundle"]
 _KIND_OF: dict[str, Kind] = {WASM_TYPE: "component", BUNDLE_TYPE: "bundle"}
-_ENDING: dict[Kind, str] = {"component": ".wasm", "bundle": ".zip"}
+_ENDING: dict[Kind, str] = {"component": ".wasm", "bundle": ".portico"}
 _WASM = b"\0asm"
 _ZIP, _ZIP_NAME_AT, _BUNDLE_NAME = b"PK\3\4", 30, b"portico.json"
 HEAD_SIZE = 64

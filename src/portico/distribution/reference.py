@@ -42,6 +42,11 @@ class OciReference(Struct, frozen=True):
         return f"{self.host}/{self.name}"
 
     @property
+    def origin(self) -> str:
+        """The repository as a reference: the same for all versions."""
+        return f"{SCHEME}{self.repository}"
+
+    @property
     def locked_as(self) -> str:
         """The key in the lock file: without the digest."""
         return f"{SCHEME}{self.repository}:{self.tag}" if self.tag else str(self)
