@@ -27,6 +27,7 @@ TABLES = {
     "tasks": "bench.tables.tasks",
     "growth": "bench.tables.task_growth",
     "logins": "bench.tables.logins",
+    "registry": "bench.tables.registry",
     "hostile": "bench.tables.hostile",
     "parts": "bench.tables.parts",
 }

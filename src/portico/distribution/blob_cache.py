@@ -1,10 +1,13 @@
-"""Blobs by digest in the cache folder: shared by processes, whole or absent, pruned by age."""
+"""Blobs by digest in the cache folder: shared by processes, whole or absent, pruned by age.
+
+Nothing waits for the disk: a blob that a crash of the machine damages is noticed when it is used,
+since its digest is compared then, and is pulled again.
+"""
 
 import asyncio
 import fcntl
 import hashlib
 import os
-import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +20,6 @@ KEEP_S = 90 * 24 * 3600.0
 LOCK_S = 3600.0
 _POLL_S = 0.05
 _PIECE = 1024 * 1024
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class BlobCache:
@@ -66,25 +68,24 @@ class BlobCache:
         try:
             files.make_private(self._blobs)
             os.replace(self._path(self._partial, digest), path)
-            files.sync_folder(self._blobs)
         except OSError as error:
             raise self._unusable(error) from None
         return path
 
     def named(self, digest: str, name: str) -> str:
-        """Return a path of a blob that has this name, for programs that look at a file's name."""
-        if not _FILE_NAME.fullmatch(name):
-            raise DistributionError(f"{name[:100]!r} is not a valid file name")
-        blob, folder = self.find(digest), self._path(self._files, digest)
+        """Return a path of a blob that has this name, for programs that look at a file's name.
+
+        The blob was found before: its digest is compared.
+        """
+        blob, folder = self._path(self._blobs, digest), self._path(self._files, digest)
         path = os.path.join(folder, name)
-        if not blob:
-            raise DistributionError(f"{digest} is not in the cache; pull it again")
         try:
             files.make_private(folder)
-            if not self._is_good(path, digest):
+            if not (os.path.exists(path) and os.path.samefile(path, blob)):
                 made = f"{path}.{os.urandom(8).hex()}.draft"
                 os.link(blob, made)
                 os.replace(made, path)
+            os.utime(folder)
         except OSError as error:
             raise self._unusable(error) from None
         return path
@@ -145,7 +146,12 @@ class BlobCache:
     def _write(self, path: str, data: bytes) -> None:
         try:
             files.make_private(os.path.dirname(path))
-            files.replace(path, data)
+            made = f"{path}.{os.urandom(8).hex()}.draft"
+            with os.fdopen(
+                os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                file.write(data)
+            os.replace(made, path)
         except OSError as error:
             raise self._unusable(error) from None
 

@@ -118,8 +118,6 @@ class BlobDownload:
             try:
                 with _open(path) as file:
                     await self._complete(_PartialFile(file))
-                    file.flush()
-                    os.fsync(file.fileno())
             except Untrusted:
                 with suppress(OSError):
                     os.unlink(path)

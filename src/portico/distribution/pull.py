@@ -96,6 +96,9 @@ class Puller:
             self._kept_signatures(digest),
             is_locked=self._lock.has_digest(digest),
         )
+        layer, _ = component_layer(manifest, str(reference))
+        if not self._cache.find(layer.digest):
+            raise _not_cached(reference)
         return self._pulled(reference.with_digest(digest), manifest, signed_by)
 
     async def pull(self, reference: OciReference, *, update: bool = False) -> Pulled:
@@ -188,9 +191,8 @@ class Puller:
     def _pulled(
         self, reference: OciReference, manifest: Manifest, signed_by: SignedBy | None
     ) -> Pulled:
+        """Return a component whose layer is in the cache, and was compared with its digest."""
         layer, kind = component_layer(manifest, str(reference))
-        if not self._cache.find(layer.digest):
-            raise _not_cached(reference)
         title = layer.annotations.get(TITLE, "") or manifest.annotations.get(TITLE, "")
         return Pulled(
             reference=reference,
