@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from portico.distribution.manifest import (
+    TITLE,
     WASM_TYPE,
     Descriptor,
     digest_of,
@@ -91,9 +92,13 @@ class OwnRegistry:
         """Return the requests of a method whose path has this part."""
         return [one for one in self.seen if one.method == method and part in one.path]
 
-    def add(self, name: str, tag: str, layer: bytes, size: int | None = None) -> str:
+    def add(
+        self, name: str, tag: str, layer: bytes, size: int | None = None, title: str = ""
+    ) -> str:
         """Store a component; return its digest. `size` is the one that the manifest states."""
-        about = Descriptor(WASM_TYPE, digest_of(layer), len(layer) if size is None else size)
+        stated = len(layer) if size is None else size
+        notes = {TITLE: title} if title else {}
+        about = Descriptor(WASM_TYPE, digest_of(layer), stated, notes)
         config = new_config(about.digest, "1970-01-01T00:00:00Z", {})
         self.blobs |= {about.digest: layer, digest_of(config): config}
         return self.add_manifest(name, tag, new_manifest(config, about, {}))
@@ -170,6 +175,7 @@ class OwnRegistry:
                 return Answer(202, headers=here, cut=0)
             data += seen.body
             return Answer(202, headers=here)
+        data += seen.body
         digest = parse_qs(urlsplit(seen.path).query)["digest"][0]
         if digest_of(bytes(data)) != digest:
             return Answer(400, b'{"errors":[{"code":"DIGEST_INVALID","message":"another digest"}]}')

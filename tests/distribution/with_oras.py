@@ -7,8 +7,9 @@ from pathlib import Path
 
 _SCRIPT = """
 import json, sys, oras.client
-what, target, path, login, chunked = json.loads(sys.argv[1])
-client = oras.client.OrasClient(insecure=True, auth_backend="basic" if login else "token")
+what, target, path, login, chunked, auth = json.loads(sys.argv[1])
+auth = auth or ("basic" if login else "token")
+client = oras.client.OrasClient(insecure=True, auth_backend=auth)
 if login:
     client.auth.set_basic_auth(*login)
 if what == "push":
@@ -34,6 +35,16 @@ def oras_pull(target: str, folder: Path, login: tuple[str, str] | None) -> list[
     return found
 
 
+def oras_tries(what: str, target: str, file: Path, login: tuple[str, str] | None = None) -> bool:
+    """Pull into the folder of a file, or push the file in chunks; False if that fails."""
+    path = file.name if what == "push" else str(file.parent)
+    try:
+        _run(what, target, path, login, file.parent, chunked=True, auth="token")
+    except AssertionError:
+        return False
+    return True
+
+
 def _run(
     what: str,
     target: str,
@@ -42,8 +53,9 @@ def _run(
     folder: Path,
     *,
     chunked: bool = False,
+    auth: str = "",
 ) -> str:
-    argument = json.dumps([what, target, path, login, chunked])
+    argument = json.dumps([what, target, path, login, chunked, auth])
     command = [sys.executable, "-c", _SCRIPT, argument]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=_WAIT_S, check=False, cwd=folder
