@@ -13,6 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from portico.auth.address_rule import AddressRule
+from portico.config.publishing import RegistrySettings
 from portico.distribution import blob_download, blob_upload
 from portico.distribution.distribution_error import (
     DistributionError,
@@ -20,7 +22,9 @@ from portico.distribution.distribution_error import (
     Untrusted,
 )
 from portico.distribution.manifest import MANIFEST_TYPE, MAX_MANIFEST, digest_of
+from portico.distribution.registry_rule import RegistryRule
 from portico.distribution.signature import signature_tag
+from portico.http1.url import Origin
 from tests.distribution.own_registry import (
     Answer,
     OwnRegistry,
@@ -517,6 +521,17 @@ def test_plain_http_elsewhere_is_refused_along_redirects(registry: OwnRegistry, 
     with pytest.raises(DistributionError, match=r"198\.51\.100\.1 uses plain HTTP"):
         user.pull("calc:1")
     assert_nothing(user)
+
+
+async def test_a_public_registry_leads_to_no_private_address() -> None:
+    settings = RegistrySettings(url="https://registry.example")
+    rule = RegistryRule(settings, AddressRule(is_local=False))
+    own, other = rule.origin, Origin("https", "storage.example", 443)
+    for address in ("10.0.0.1", "127.0.0.1", "169.254.169.254", "::1"):
+        assert not rule.permit(other)(address)
+        assert rule.permit(own)(address), "the user chose the registry"
+    assert rule.permit(other)("9.9.9.9")
+    assert rule.refusal(Origin("http", "127.0.0.1", 80))
 
 
 def test_plain_http_needs_insecure_even_on_this_machine(registry: OwnRegistry, user: User) -> None:
