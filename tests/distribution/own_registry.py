@@ -1,6 +1,7 @@
 """A registry of our own, which can lie, die and redirect; and components in it."""
 
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -225,12 +226,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def own_registry() -> Iterator[OwnRegistry]:
+def own_registry(tls: ssl.SSLContext | None = None) -> Iterator[OwnRegistry]:
     """A registry of ours on this machine."""
     made = OwnRegistry()
     handler = type("_OneHandler", (_Handler,), {"registry": made})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     made.host = f"127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()

@@ -14,6 +14,7 @@ import pytest
 from portico.distribution.manifest import digest_of
 from tests.distribution.own_registry import Answer, OwnRegistry, Seen, layer_of, own_registry
 from tests.distribution.rigs import PASSWORD, USER, WAIT_S, Home, component
+from tests.upstream.raw_server import certified
 
 pytestmark = pytest.mark.slow
 LAYER = layer_of(3_000_000)
@@ -180,6 +181,22 @@ def test_no_secret_is_shown_logged_or_stored(
             if not folder.endswith("docker"):
                 assert not any(secret.encode() in data for secret in secrets), name
     assert USER
+
+
+def test_a_registry_without_an_entry_is_contacted_over_https(tmp_path: Path) -> None:
+    context, trusted = certified(tmp_path, "localhost")
+    with own_registry(context) as registry:
+        registry.host = registry.host.replace("127.0.0.1", "localhost")
+        registry.add("calc", "1", LAYER)
+        home = Home(tmp_path / "home")
+        home.config.write_text('[trust]\nunsigned = ["localhost"]\n')
+        there = f"oci://{registry.host}/calc:1"
+        assert "TLS certificate is not trusted" in home.fails("pull", there)
+        assert registry.seen == []
+        home.env["SSL_CERT_FILE"] = str(trusted)
+        home.config.write_text(f'[trust]\nunsigned = ["{registry.host}"]\n')
+        [pulled] = home.ok("pull", there)
+        assert Path(pulled["path"]).read_bytes() == LAYER
 
 
 @pytest.mark.parametrize(
