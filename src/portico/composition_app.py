@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.catalog.cache_folder import CacheFolder
 from portico.catalog.catalog import Identity
@@ -14,8 +15,9 @@ from portico.catalog.catalog_store import CatalogStore
 from portico.catalog.history_store import histories
 from portico.catalog.merge import Clash
 from portico.chain.endpoint import ChainEndpoint
-from portico.components.classify import Component, ComponentError
+from portico.components.classify import Component, ComponentError, classify
 from portico.components.composition import Composer, Composition
+from portico.components.off_loop import load_off_loop
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import Config, Gateway, ServerEntry, Timeouts
 from portico.gateway.gateway_tasks import GatewayTasks, memory_store
@@ -37,10 +39,12 @@ from portico.upstream.configured_address import address
 from portico.wires.wire import Address
 
 if TYPE_CHECKING:
+    from portico.components.project_builds import ProjectBuilds
     from portico.tasks.worker import TaskWorker
 
 _WATCHDOG_S = 0.25
 _WATCH_INTERVAL_S = 0.3
+_IMPORT_S = 20.0
 
 
 class CompositionOptions(Struct, frozen=True, kw_only=True):
@@ -58,6 +62,8 @@ class CompositionOptions(Struct, frozen=True, kw_only=True):
     """Links of the program that runs the composition, before all others."""
     composer: Composer | None = None
     """Loads changed files again; None to watch no files."""
+    builds: "ProjectBuilds | None" = None
+    """Builds the projects of changed sources, while files are watched."""
     idle_s: float = 0.0
     """Stop a server after being idle for this long; 0 never does."""
 
@@ -137,8 +143,23 @@ class CompositionApp:
     def _watch(self) -> None:
         composer = self._options.composer
         if composer is not None:
-            self._watcher = FileWatcher(composer.files, self._reload, _WATCH_INTERVAL_S)
+            self._watcher = FileWatcher(
+                self._watched, self._reload, _WATCH_INTERVAL_S, supersedes=True
+            )
             self._watcher.start()
+
+    def _watched(self) -> list[str]:
+        options = self._options
+        assert options.composer is not None
+        loaded = options.composer.files()
+        if options.builds is None:
+            return [*loaded, *self._binaries()]
+        binaries = () if options.builds.is_building else self._binaries()
+        return [*loaded, *options.builds.files(), *binaries]
+
+    def _binaries(self) -> dict[str, str]:
+        """Return the names of sandboxed components by their files."""
+        return {one.binary: name for name, one in self._addresses.items() if one.binary}
 
     async def _reload(self, changed: frozenset[str]) -> None:
         """Load changed files again; calls in flight finish in the old ones."""
@@ -146,7 +167,11 @@ class CompositionApp:
         assert composer is not None
         names = ", ".join(sorted({os.path.basename(path) for path in changed}))
         try:
-            composition = await asyncio.to_thread(composer.reload, changed)
+            if self._options.builds is not None:
+                await self._options.builds.build(changed)
+                if changed.isdisjoint((*composer.files(), *self._binaries())):
+                    return  # the component that was built is reloaded when it is seen to change
+            composition = await load_off_loop(lambda: composer.reload(changed), names, _IMPORT_S)
             links = (*self._options.links, *composition.links)
             await registry.recompose(_local(composition), links, self._rules(composition))
         except Exception as error:  # noqa: BLE001  (a link may raise anything)
@@ -155,7 +180,18 @@ class CompositionApp:
             report(f"{names} changed, but was not reloaded; keeping the previous version: {why}")
             return
         self._composition = composition
+        self._reload_binaries(changed)
         report(f"{names} changed; reloaded")
+
+    def _reload_binaries(self, changed: frozenset[str]) -> None:
+        """Replace the workers of changed files once the new ones have listed their tools."""
+        registry = self._registry
+        for file, name in self._binaries().items():
+            if file in changed:
+                component = replace(classify(file), name=name)
+                servers = {**registry.config.servers, name: _entry(component, 0.0)}
+                registry.config = replace(registry.config, servers=servers)
+                registry.start_reload(name)
 
     def _rules(self, composition: Composition) -> CompositionRules:
         parts, options = composition.parts, self._options
@@ -236,8 +272,6 @@ def _local(composition: Composition) -> Mapping[str, LocalEntry]:
 
 
 def _entry(component: Component, idle_s: float) -> ServerEntry:
-    from msgspec.structs import replace
-
     if component.entry is not None:
         return replace(component.entry, name=component.name)
     command, *args = component.argv or ("",)

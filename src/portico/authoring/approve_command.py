@@ -12,11 +12,13 @@ from portico.console.bundle_approval import accept_bundle, show_wishes
 from portico.console.dialog import Declined, Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
+from portico.process.family import refuse_below_agent
 
 
 def main(argv: list[str]) -> int:
     """Show the rights of a bundle, ask, and remember them."""
     options = _parser().parse_args(argv)
+    refuse_below_agent("portico approve")
     path, origin = _place(options)
     with open_bundle_file(path) as bundle:
         bundle.verify()

@@ -20,8 +20,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "portico.cli.servers",
         "list, add, remove, test or refresh servers, or log in at them",
     ),
+    "new": ("portico.authoring.new_command", "make a project for a component of your own"),
     "compose": ("portico.authoring.compose_command", "write components to one file, a bundle"),
     "approve": ("portico.authoring.approve_command", "allow the rights that a bundle needs"),
+    "components": ("portico.authoring.components_command", "give components short names"),
+    "profiles": ("portico.authoring.profiles_command", "give several components one name"),
     "init": (
         "portico.setup.init_command",
         "start here: import servers, and add Portico to clients",

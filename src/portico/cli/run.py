@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from portico.app import AppFactory, EndpointApp, TransportOptions
     from portico.components.composition import Composer, Composition
+    from portico.components.project_builds import ProjectBuilds
     from portico.composition_app import CompositionOptions
     from portico.console.usage import Parser
     from portico.model.types import Link
@@ -31,6 +32,7 @@ class _Options(DoorOptions):
         self.transport: str | None = None
         self.listen: str | None = None
         self.stdio = False
+        self.builds: ProjectBuilds | None = None
 
     @property
     def has_one_client(self) -> bool:
@@ -145,6 +147,7 @@ def _composed(
         shadows=tuple(options.shadow),
         links=links,
         composer=composer if options.watch else None,
+        builds=options.builds,
         idle_s=0.0 if options.has_one_client else 300.0,
     )
 

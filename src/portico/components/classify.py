@@ -181,7 +181,24 @@ def _exists(path: str) -> bool:
     return True
 
 
+def _project(argument: str, folder: str) -> Component | None:
+    """Return the component of a project's folder; None for any other folder."""
+    from portico.components.project import project_in
+
+    project = project_in(folder)
+    if project is None:
+        return None
+    if not os.path.exists(project.path):
+        import shlex
+
+        how = f"run `{shlex.join(project.build)}` in the folder" if project.build else "write it"
+        raise ComponentError(f"{_shown(argument)}: {project.component} does not exist yet; {how}")
+    return replace(_file(project.path, project.path, ""), argument=argument)
+
+
 def _file(argument: str, path: str, variable: str) -> Component:
+    if os.path.isdir(path) and (project := _project(argument, path)) is not None:
+        return project
     head = read_head(path)
     if head.startswith(_WASM) or path.endswith(_WASM_NAME):
         return _wasm(argument, path, head, variable)

@@ -36,10 +36,12 @@ class Composer:
         self._loaded: dict[str, LoadedFile] = {}
         self._used: dict[str, set[str]] = {path: set() for path in self._paths()}
         """By path, the files that were loaded with it so far, even if that failed later."""
+        self._generation = 0
+        """Counts loads: of two at the same time, only the later one counts."""
 
     def load(self) -> Composition:
         """Load all files; raises PorticoError."""
-        return self._load(self._components)
+        return self._load(self._components, self._generation)
 
     def files(self) -> list[str]:
         """Return the files to watch: the components and the modules beside them."""
@@ -54,10 +56,12 @@ class Composer:
         all as they were."""
         from portico.components.own_modules import forget_modules
 
+        self._generation += 1
+        generation = self._generation
         stale = [one for one in self._components if one.is_file and self._uses(one, changed)]
         for path in {path for one in stale for path in _files_of(one)}:
             forget_modules(path, self._paths())
-        return self._load(stale)
+        return self._load(stale, generation)
 
     def _paths(self) -> list[str]:
         return [path for one in self._components for path in _files_of(one)]
@@ -66,7 +70,7 @@ class Composer:
         used = set[str]().union(*(self._used[path] for path in _files_of(component)))
         return any(file in changed for file in used)
 
-    def _load(self, components: Iterable[Component]) -> Composition:
+    def _load(self, components: Iterable[Component], generation: int) -> Composition:
         handlers: dict[str, ModuleType] = {}
         for path in dict.fromkeys(one.handlers for one in components if one.handlers):
             handlers[path] = import_file(path)
@@ -76,6 +80,8 @@ class Composer:
             if one.is_file
         }
         composition = compose(self._components, {**self._loaded, **found})
+        if generation != self._generation:
+            raise ComponentError("a newer change was loaded meanwhile")
         self._loaded |= found
         return composition
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from portico.components.aliases import ConfigAliases
+from portico.components.classify import classify_name
 from portico.components.composition import Composer
 from portico.components.cycles import enter
 from portico.components.resolution import (
@@ -14,9 +15,12 @@ from portico.components.resolution import (
     resolve_components,
     with_handlers,
 )
+from portico.state.report import report
 
 if TYPE_CHECKING:
     from portico.components.bundled import BundleOpener
+    from portico.components.project import Project
+    from portico.components.project_builds import ProjectBuilds
     from portico.components.resolver import RequestedComponent
 
 DEFAULT_PORT = 8000
@@ -35,6 +39,8 @@ class RunOptions(Protocol):
     http: str | None
     transport: str | None
     stdio: bool
+    watch: bool
+    builds: "ProjectBuilds | None"
     name: str | None
 
 
@@ -59,14 +65,49 @@ class _Bundles:
 
 def composer_of(options: RunOptions) -> Composer:
     """Return the composer of a command line; a bundle alone sets options that are not given."""
+    if options.watch:
+        _build_missing(options.component)
     resolvers = default_resolvers(ConfigAliases(options.config), pulls=options.pull)
     bundles = _Bundles()
     found = asyncio.run(resolve_components(options.component, options.override, resolvers, bundles))
     components = with_handlers(components_of(found), options.handlers)
     enter(components)
+    if options.watch:
+        options.builds = _builds(found)
     if bundles.opener is not None:
         _set_as_composed(options, bundles.opener)
     return Composer(components)
+
+
+def _build_missing(arguments: Sequence[str]) -> None:
+    """Build the projects named on the command line that were not built yet."""
+    from portico.components.project import PROJECT_FILE, project_in
+    from portico.components.project_builds import run_build
+
+    for argument in arguments:
+        folder = classify_name(argument)[1]
+        if not os.path.exists(os.path.join(folder, PROJECT_FILE)):
+            continue
+        project = project_in(folder)
+        if project is not None and project.build and not os.path.exists(project.path):
+            report(f"building {argument} for the first time")
+            asyncio.run(run_build(project))
+
+
+def _builds(entries: "Sequence[RequestedComponent]") -> "ProjectBuilds":
+    """Return the projects that the person named: no alias, profile or bundle runs a build."""
+    from portico.components.project import project_of
+    from portico.components.project_builds import ProjectBuilds
+
+    found: dict[str, Project] = {}
+    for entry in entries:
+        component = entry.component
+        file = "" if component is None else component.path or component.binary
+        is_named = not entry.via and (component is not None and not component.is_alias)
+        project = project_of(file) if file and is_named else None
+        if project is not None and component is not None:
+            found[component.name] = project
+    return ProjectBuilds(found)
 
 
 def _set_as_composed(options: RunOptions, opener: "BundleOpener") -> None:

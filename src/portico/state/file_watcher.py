@@ -31,14 +31,20 @@ class FileWatcher:
         changed: Callable[[frozenset[str]], Coroutine[Any, Any, None]],
         interval_s: float = CHECK_INTERVAL_S,
         known: Mapping[str, Stamp | None] | None = None,
+        *,
+        supersedes: bool = False,
     ) -> None:
         """`paths` returns the files to watch now; `known` has the stamps of those that were read
-        before. No change is checked for while `changed` runs."""
+        before. No change is checked for while `changed` runs, unless a newer one `supersedes` it:
+        then `changed` is cancelled, and called with all these files."""
         self._paths = paths
         self._changed = changed
         self._interval_s = interval_s
         self._stamps = {**self._now(), **(known or {})}
         self._background = Background()
+        self._supersedes = supersedes
+        self._running: asyncio.Task[None] | None = None
+        self._unfinished: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Start watching."""
@@ -60,10 +66,21 @@ class FileWatcher:
                 await asyncio.sleep(self._interval_s)
                 now = self._now()
             changed = self._differing(now)
-            self._stamps = now
-            if changed:
+            self._stamps = {**self._stamps, **now} if self._supersedes else now
+            if changed and self._supersedes:
+                await self._supersede(changed)
+            elif changed:
                 await self._changed(changed)
                 self._stamps = {**self._now(), **now}  # with those that were first read just now
+
+    async def _supersede(self, changed: frozenset[str]) -> None:
+        """Start `changed`, in place of an earlier one that still runs."""
+        if self._running is not None and not self._running.done():
+            self._running.cancel()
+            await asyncio.wait([self._running])
+            changed |= self._unfinished
+        self._unfinished = changed
+        self._running = self._background.start(self._changed(changed))
 
     def _differing(self, now: Mapping[str, Stamp | None]) -> frozenset[str]:
         """Return the changed files; a file that was not watched before has not changed."""

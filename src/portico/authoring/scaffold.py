@@ -1,0 +1,99 @@
+"""The files of a new project: written whole, beside nothing that exists."""
+
+import keyword
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from portico.bundles.interfaces import check_interface
+from portico.config.names import is_valid_name, valid_name
+from portico.model.errors import PorticoError
+from portico.state.files import replace
+
+KINDS = ("tools", "resources", "prompts", "middleware")
+
+
+class NewProject(Struct, frozen=True):
+    """The choices for a new project."""
+
+    name: str
+    kind: str
+    interface: str
+
+    @property
+    def module(self) -> str:
+        """The name of its Python module."""
+        return self.name.replace("-", "_")
+
+
+class Language(Struct, frozen=True):
+    """A language that components are written in."""
+
+    interface: str
+    """The name of its interface, without a version."""
+    files: Callable[[NewProject], Mapping[str, str]]
+    """Returns the text of each file by its path."""
+    needs: Callable[[], str] = lambda: ""
+    """Returns what is missing here, and a remedy; empty for nothing."""
+    kinds: tuple[str, ...] = KINDS
+
+
+def check_project(project: NewProject, language: Language, lang: str) -> None:
+    """Raise PorticoError if this project cannot be made here; nothing was written."""
+    if not is_valid_name(project.name):
+        how = f"try {valid_name(project.name)}"
+        raise PorticoError(f"{project.name[:80]!r} is not a valid name; {how}")
+    module = project.module
+    if not module.isidentifier() or keyword.iskeyword(module):
+        how = "begin it with a letter, and use letters, digits and -"
+        raise PorticoError(f"{project.name} cannot be the name of a module; {how}")
+    if module in sys.stdlib_module_names or module == "portico":
+        how = f"choose another, such as my-{project.name}"
+        raise PorticoError(f"{project.name} is a module that exists already; {how}")
+    if project.kind not in language.kinds:
+        other = ", ".join(language.kinds)
+        how = f"use --lang python, or one of {other}"
+        raise PorticoError(f"--lang {lang} has no --kind {project.kind} yet; {how}")
+    check_interface(project.interface, "--version")
+    missing = language.needs()
+    if missing:
+        raise PorticoError(f"--lang {lang} needs {missing}; nothing was written")
+
+
+def write_project(folder: str, files: Mapping[str, str], *, force: bool) -> None:
+    """Write the files into a folder, all or none; with `force`, over files of the same names."""
+    try:
+        has_files = os.path.isdir(folder) and bool(os.listdir(folder))
+        if os.path.lexists(folder) and not os.path.isdir(folder):
+            raise PorticoError(f"{folder}: a file; give another folder with -o")
+        if has_files and not force:
+            how = "give another with -o, or --force to write into it"
+            raise PorticoError(f"{folder}: the folder is not empty; {how}")
+        if has_files:
+            _write_into(folder, files)
+        else:
+            _write_new(folder, files)
+    except OSError as error:
+        why = error.strerror or error
+        raise PorticoError(f"{folder}: cannot be written: {why}; check the folder") from None
+
+
+def _write_new(folder: str, files: Mapping[str, str]) -> None:
+    folder = os.path.abspath(folder)
+    made = f"{folder}.{os.urandom(4).hex()}.draft"
+    try:
+        _write_into(made, files)
+        os.rename(made, folder)  # over an empty folder too
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _write_into(folder: str, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = os.path.join(folder, *name.split("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        replace(path, text.encode())
+        os.chmod(path, 0o644)
