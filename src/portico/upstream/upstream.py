@@ -331,10 +331,10 @@ class Upstream:
         self, login: LoginAccount, request: Request, context: Context
     ) -> Request | Response:
         """Continue a call that was answered with a link, once its person has logged in."""
-        links = login.links()
+        # Without one, the state is of an earlier process, and refused.
+        links = self._links or login.links()
         resumed = request if links is None else await links.resume(request, context)
-        self._links = links
-        if login.is_stale():
+        if resumed is not request and login.is_stale():
             await self._use_stored_login(login)
         return resumed
 
