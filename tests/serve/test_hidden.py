@@ -76,7 +76,8 @@ def test_texts_are_written_out_and_values_are_not(gateway: Gateway, path: str) -
         assert tool["annotations"] == {"title": _SHOWN}
         mode = tool["inputSchema"]["properties"]["mode"]
         assert mode == {"enum": [_VALUE], "description": _SHOWN}
-        assert tool["_meta"] == {"portico/hidden": True}
+        assert tool["_meta"].pop("portico/hidden") is True
+        assert not {*tool["_meta"]} - {"anthropic/searchHint"}  # ours, at the endpoints of several
         argument = lists["prompts"]["prompts"][0]["arguments"][0]
         assert argument == {"name": _VALUE, "description": _SHOWN}
         assert lists["resources"]["resources"][0]["name"] == _SHOWN
