@@ -1,15 +1,22 @@
 """`portico new`: every project is created, tested, run, composed, and run from its bundle."""
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from portico.authoring.scaffold import KINDS
 from tests.gateway.observed import portico
+from tests.support import node
 from tests.support.running import WAIT_S
+from tests.wasm.building import CACHE
 
 BEHIND = '''
 from portico import Server
@@ -47,7 +54,8 @@ def in_project(project: Path, *command: str) -> str:
 def works(folder: Path, target: str | Path, kind: str) -> None:
     """Use what a project of this kind offers."""
     if kind == "tools":
-        assert done(folder, "call", target, "welcome", '{"name": "Ada"}').strip() == "Welcome, Ada!"
+        ran = portico(folder, "call", str(target), "welcome", '{"name": "Ada"}')
+        assert ran.stdout.strip() == "Welcome, Ada!", ran.stderr
         return
     (folder / "behind.py").write_text(BEHIND)
     if kind == "middleware":
@@ -57,7 +65,8 @@ def works(folder: Path, target: str | Path, kind: str) -> None:
         assert "private keys stay on this machine" in said
         return
     server = f"{sys.executable} -m portico run {target}"
-    found = json.loads(done(folder, "inspect", server, "--json"))
+    slowly = ("--timeout", str(4 * WAIT_S))  # it may be compiled first
+    found = json.loads(portico(folder, "inspect", server, *slowly, "--json").stdout)
     if kind == "prompts":
         assert [one["name"] for one in found["prompts"]] == ["introduction"]
     else:
@@ -66,18 +75,18 @@ def works(folder: Path, target: str | Path, kind: str) -> None:
         assert template["uriTemplate"] == "hello-it://people/{name}"
 
 
-def lasts(folder: Path, kind: str) -> None:
+def lasts(folder: Path, kind: str) -> dict[str, Any]:
     """Compose a project, and use it from the bundle, without its folder."""
     project, bundle = folder / "hello-it", folder / "made.portico"
     done(folder, "compose", project, "-o", bundle)
-    assert '"verified":true' in done(folder, "inspect", bundle, "--verify", "--json").replace(
-        " ", ""
-    )
+    found: dict[str, Any] = json.loads(done(folder, "inspect", bundle, "--verify", "--json"))
+    assert found["verified"]
     project.rename(folder / "gone")
     works(folder, bundle, kind)
+    return found
 
 
-@pytest.mark.parametrize("kind", ["tools", "resources", "prompts", "middleware"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_python_project_runs_passes_its_test_and_lasts(tmp_path: Path, kind: str) -> None:
     project = tmp_path / "hello-it"
     said = done(tmp_path, "new", "hello-it", "--lang", "python", "--kind", kind, "-o", project)
@@ -89,6 +98,81 @@ def test_a_python_project_runs_passes_its_test_and_lasts(tmp_path: Path, kind: s
     lasts(tmp_path, kind)
 
 
+def with_tools() -> dict[str, str]:
+    """The variables with which compilers and Node are found."""
+    here = (str(node.node().parent), str(Path(sys.executable).parent))
+    return {**os.environ, "PATH": os.pathsep.join((*here, os.environ["PATH"]))}
+
+
+def build(project: Path) -> None:
+    """Run the build that `component.toml` names; the same sources are built once."""
+    about = tomllib.loads((project / "component.toml").read_text())
+    sources = sorted(one for one in project.rglob("*") if one.is_file())
+    texts = [f"{one.relative_to(project)}\n{one.read_text()}" for one in sources]
+    key = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    kept = CACHE / f"new-{key[:24]}.wasm"
+    CACHE.mkdir(exist_ok=True)
+    if not kept.exists():
+        (project / "node_modules").symlink_to(node.jco().parents[3])
+        ran = subprocess.run(
+            about["build"], cwd=project, env=with_tools(), capture_output=True, check=False
+        )
+        assert ran.returncode == 0, (ran.stdout + ran.stderr).decode()
+        (project / "node_modules").unlink()
+        draft = kept.with_suffix(f".{os.getpid()}")
+        shutil.copy(project / about["component"], draft)
+        draft.rename(kept)
+    shutil.copy(kept, project / about["component"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+@pytest.mark.parametrize("lang", ["js", "python-wasm"])
+def test_a_compiled_project_builds_passes_its_test_and_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lang: str, kind: str
+) -> None:
+    monkeypatch.setenv("PATH", with_tools()["PATH"])
+    project = tmp_path / "hello-it"
+    done(tmp_path, "new", "hello-it", "--lang", lang, "--kind", kind, "-o", project)
+    assert 'interface = "portico:mcp@0.1.0"' in (project / "component.toml").read_text()
+    unbuilt = done(tmp_path, "run", project, code=1)
+    assert "hello-it.wasm does not exist yet; run `" in unbuilt
+    build(project)
+    test = ("npm", "test") if lang == "js" else (sys.executable, "-m", "unittest")
+    said = in_project(project, *test)
+    assert "OK" in said or "# pass 1" in said
+    works(tmp_path, project, kind)
+    found = lasts(tmp_path, kind)
+    assert found["components"][0]["interface"] == "portico:mcp@0.1.0"
+    assert "wishes" not in found, "a sandboxed component needs nothing"
+
+
+@pytest.mark.parametrize(
+    ("lang", "missing"), [("js", "node and npm"), ("python-wasm", "componentize-py")]
+)
+def test_what_a_language_needs_is_named_before_anything_is_written(
+    tmp_path: Path, lang: str, missing: str
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    script = (
+        "import sys; sys.executable = sys.argv[1]; from portico.cli.main import main; "
+        "sys.exit(main(sys.argv[2:]))"
+    )
+    made = tmp_path / "made"
+    ran = subprocess.run(
+        [sys.executable, "-c", script, python, "new", "hi", "--lang", lang, "-o", made],
+        env={**os.environ, "PATH": str(tmp_path), "PORTICO_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert f"--lang {lang} needs {missing}, which is not found; " in ran.stderr
+    assert not made.exists()
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -96,6 +180,7 @@ def test_a_python_project_runs_passes_its_test_and_lasts(tmp_path: Path, kind: s
         (["new", "a b"], "'a b' is not a valid name; try a-b"),
         (["new", "3d"], "3d cannot be the name of a module; begin it with a letter"),
         (["new", "x1", "--version", "9"], "made for python@9, and this Portico knows python@1"),
+        (["new", "x1", "--lang", "js", "--kind", "middleware"], "has no --kind middleware yet"),
         (["new", "x1", "-o", "FULL"], "the folder is not empty; give another with -o, or --force"),
         (["new", "x1", "-o", "FILE"], "a file; give another folder with -o"),
     ],

@@ -24,8 +24,12 @@ from portico.bundles.interfaces import newest
 from portico.components.analyze import SourceFacts, analyze, files_beside
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.project import project_of
+from portico.model.errors import PorticoError
 from portico.state.files import read
 from portico.state.report import report
+
+_HANDLER = "portico:mcp/handler@"
+"""The export of middleware."""
 
 
 class CollectedBundle:
@@ -75,6 +79,8 @@ class CollectedBundle:
             return self._python(component)
         if component.kind == "definitions":
             return self._definitions(component)
+        if component.kind == "wasm":
+            return self._wasm(component)
         if component.entry is None and os.path.isfile(component.argument):
             return self._program(component)
         return _command(component)
@@ -103,6 +109,20 @@ class CollectedBundle:
             interface=newest("definitions"),
             file=self._add(component.path),
             handlers=handlers,
+        )
+
+    def _wasm(self, component: Component) -> BundledComponent:
+        path = component.binary
+        if os.path.exists(f"{path}.toml"):  # it describes the functions
+            self._add(f"{path}.toml")
+        file = self._add(path)
+        exports = wasm_exports(self._files[file], component.label)
+        return BundledComponent(
+            name=component.name,
+            kind="wasm",
+            interface=wasm_interface(exports),
+            file=file,
+            is_middleware=any(one.startswith(_HANDLER) for one in exports),
         )
 
     def _program(self, component: Component) -> BundledComponent:
@@ -163,6 +183,26 @@ class CollectedBundle:
             raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
         self._size += len(data)
         return data
+
+
+def wasm_exports(data: bytes, what: str) -> Sequence[str]:
+    """Return the names that a WebAssembly component exports; raises ComponentError."""
+    from portico.wasm.binary import outline
+
+    try:
+        return outline(data).exports
+    except PorticoError as error:
+        raise ComponentError(f"{what}: {error}") from None
+
+
+def wasm_interface(exports: Sequence[str]) -> str:
+    """Return the interface among these exports, with its version."""
+    for export in exports:
+        package, slash, rest = export.partition("/")
+        version = rest.partition("@")[2]
+        if slash and version and package.partition(":")[0] in ("portico", "wasmcp"):
+            return f"{package}@{version}"
+    return newest("component")
 
 
 def _facts(path: str, variable: str = "") -> SourceFacts:

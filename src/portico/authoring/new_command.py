@@ -5,12 +5,22 @@ import sys
 
 from portico.authoring.python_templates import python_files
 from portico.authoring.scaffold import KINDS, Language, NewProject, check_project, write_project
+from portico.authoring.wasm_templates import (
+    javascript_files,
+    javascript_needs,
+    python_wasm_files,
+    python_wasm_needs,
+)
 from portico.bundles.interfaces import INTERFACES
 from portico.console.render import Screen
 from portico.console.usage import Parser
 
+_COMPILED = ("tools", "resources", "prompts")
+"""The kinds of components that WebAssembly can be; middleware is not run yet."""
 LANGUAGES = {
     "python": Language("python", python_files),
+    "js": Language("portico:mcp", javascript_files, javascript_needs, _COMPILED),
+    "python-wasm": Language("portico:mcp", python_wasm_files, python_wasm_needs, _COMPILED),
 }
 
 
@@ -40,7 +50,7 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("name", metavar="NAME", help="name of the component, and of its folder")
-    add("--lang", choices=tuple(LANGUAGES), default="python", help="language (default: python)")
+    add("--lang", choices=tuple(LANGUAGES), default="python", help="its language (default: python)")
     add("--kind", choices=KINDS, default="tools", help="its offer (default: tools)")
     what = "version of the interface that it is made for (default: the newest)"
     add("--version", metavar="V", help=what)

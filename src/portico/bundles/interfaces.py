@@ -9,8 +9,13 @@ from portico.model.wording import printable
 INTERFACES: Mapping[str, Sequence[str]] = {
     "python": ("1",),
     "definitions": ("1",),
+    "portico:mcp": ("0.1.0",),
+    "wasmcp:mcp-v20250618": ("0.1.8",),
+    "wasmcp:mcp-v20251125": ("0.1.1",),
+    "component": ("1",),
 }
-"""By the name of each interface, its versions, oldest first."""
+"""By the name of each interface, its versions, oldest first. `component` is any WebAssembly
+component, whose functions are its tools."""
 _WRITTEN = r"[a-z][a-z0-9:/-]*@[A-Za-z0-9][\w.+-]*"
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file, unpacked
 from portico.bundles.contents import BundleContents, BundledComponent, BundleError
-from portico.components.classify import Component
+from portico.components.classify import Component, classify
 from portico.components.resolver import RequestedComponent
 from portico.config.names import valid_name
 from portico.config.paths import cache_folder
@@ -119,9 +119,9 @@ def component_of(one: BundledComponent, folder: str) -> Component:
         return Component(name=one.name, kind="url", argument=one.url, url=one.url)
     if one.kind in ("command", "program"):
         return _command(one, folder)
-    if one.kind == "wasm":
-        raise BundleError(f"{one.name}: this Portico runs no WebAssembly from bundles; update it")
     path = placed(one.file)
+    if one.kind == "wasm":
+        return _wasm(one, path)
     return Component(
         name=one.name,
         kind=one.kind,  # type: ignore[arg-type]  # those of files are left
@@ -130,6 +130,14 @@ def component_of(one: BundledComponent, folder: str) -> Component:
         variable=one.variable,
         handlers=placed(one.handlers),
     )
+
+
+def _wasm(one: BundledComponent, path: str) -> Component:
+    """Return a sandboxed component."""
+    if one.grants:
+        what = f"{one.name} requires {', '.join(one.grants)}"
+        raise BundleError(f"{what}: this Portico gives no grants to bundles; update it")
+    return replace(classify(path), name=one.name)
 
 
 def _command(one: BundledComponent, folder: str) -> Component:
