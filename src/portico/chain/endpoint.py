@@ -16,6 +16,8 @@ from portico.protocol.codec import encode
 from portico.protocol.exact import with_field
 
 if TYPE_CHECKING:
+    from portico.catalog.catalog import Catalog
+    from portico.chain.endpoint_parts import Hub
     from portico.chain.filtered_catalogs import FilteredOffers
 
 _KINDS = ("tools", "resources", "prompts")
@@ -73,6 +75,9 @@ class ChainEndpoint:
         before = {hub: catalog for catalog, hub in self._source.published()}
         self.handle = self._fold(links, filtered)
         self._links = links
+        self._publish_changes(before)
+
+    def _publish_changes(self, before: "dict[Hub, Catalog]") -> None:
         for catalog, hub in self._source.published():
             old = before.get(hub)
             for kind in _KINDS if old is None else catalog.changed(old):
@@ -92,6 +97,21 @@ class ChainEndpoint:
         """Raise NameClash if a link adds a name that a known catalog has already."""
         if self._filtered is not None:
             self._filtered.check_names()
+
+    def views_changed(self) -> None:
+        """Apply all views again, and publish the lists that differ: a link knows its view now, or
+        lists something else."""
+        filtered = self._filtered
+        if filtered is None:
+            return
+        before = {hub: catalog for catalog, hub in self._source.published()}
+        filtered.forget()
+        _use(self._whole, filtered)
+        self._publish_changes(before)
+
+    def publish(self, change: Change, request: Request, context: Context) -> None:
+        """Notify the clients that share the lists of a request's client."""
+        self._whole.hub(request, context).publish(change)
 
     def _behind(self, links: Sequence[Link]) -> "FilteredOffers | None":
         """Return the offers behind the views of links; None without views."""
@@ -125,6 +145,8 @@ class ChainEndpoint:
         if filtered is not None or self._filtered is not None:
             _use(self._whole, filtered)
         door = _by_uri(source, handler) if links else handler
+        if filtered is not None:
+            door = self._learned(links, filtered, door)
         handle = responding(fold(self._first, door), self._report)
         if self._tasks is not None:
             stored = responding(linked, self._report)
@@ -137,6 +159,15 @@ class ChainEndpoint:
             )
         self._source, self._filtered = source, filtered
         return handle if self._observe is None else self._observe(handle)
+
+    def _learned(self, links: Sequence[Link], filtered: "FilteredOffers", door: Handler) -> Handler:
+        """Let requests wait for views that are not known at once."""
+        from portico.chain.views import learners_in, learning
+
+        learners = learners_in(links)
+        for learner in learners:
+            learner.endpoints.add(self)
+        return learning(filtered, door) if learners else door
 
 
 def _hides(filtered: "FilteredOffers") -> Hides:

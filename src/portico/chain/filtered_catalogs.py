@@ -8,7 +8,7 @@ import msgspec
 
 from portico.catalog.catalog import Catalog
 from portico.chain.endpoint_parts import CatalogSource, Hub
-from portico.chain.views import Owner, ViewFailed, Views, VisibleOffer, VisibleSource
+from portico.chain.views import Owner, ViewFailed, ViewPending, Views, VisibleOffer, VisibleSource
 from portico.model.context import Context
 from portico.model.message import Request
 
@@ -20,6 +20,10 @@ class FilteredOffers(VisibleSource, Protocol):
 
     def check_names(self) -> None:
         """Raise NameClash if a link adds a name that a known catalog has already."""
+        ...
+
+    def forget(self) -> None:
+        """Filter every catalog again: the view of a link has changed."""
         ...
 
 
@@ -54,13 +58,24 @@ class FilteredCatalogs:
         self._last: tuple[ReferenceType[Catalog], Filtered] | None = None
         """The catalog of the last request: a lookup in the dictionary is slow."""
         self.hub = source.hub
-        self.ready = source.ready
         self.on_initialize = source.on_initialize
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
-        """Return the visible part of this client's catalog; raises ViewFailed."""
+        """Return the visible part of this client's catalog; None until it is known; raises
+        ViewFailed."""
         whole = self._source.catalog(request, context)
-        return None if whole is None else self._filtered(whole)[1]
+        try:
+            return None if whole is None else self._filtered(whole)[1]
+        except ViewPending:
+            return None
+
+    async def ready(self, request: Request, context: Context) -> None:
+        """Wait until this client's catalog and all views of it are known."""
+        await self._source.ready(request, context)
+        try:
+            self.visible(request, context)
+        except ViewPending as pending:
+            await pending.wait()
 
     def visible(self, request: Request, context: Context) -> VisibleOffer | None:
         """Return the visible offer of this client; None until it is known; raises ViewFailed."""
@@ -81,13 +96,20 @@ class FilteredCatalogs:
             with suppress(ViewFailed):  # reported when a client requests a list
                 self._views.stages(whole.offer, _owner(whole), strict=True)
 
+    def forget(self) -> None:
+        """Filter every catalog again: the view of a link has changed."""
+        self._made.clear()
+        self._last = None
+
     def _filtered(self, whole: Catalog) -> Filtered:
         last = self._last
         if last is not None and last[0]() is whole:
             return last[1]
         made = self._made.get(whole)
         if made is None:
-            made = self._made[whole] = self._make(whole)
+            made = self._make(whole)
+            if not isinstance(made, ViewPending):
+                self._made[whole] = made
         if isinstance(made, ViewFailed):
             raise made
         self._last = (ref(whole), made)

@@ -1,9 +1,10 @@
 """The views of links: applied to each catalog once, and the guard of everything that they hide."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from portico.chain.fold import (
     CATALOG_UNKNOWN,
@@ -22,6 +23,11 @@ from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Handler, Link, Report
 
+if TYPE_CHECKING:
+    from weakref import WeakSet
+
+    from portico.chain.endpoint import ChainEndpoint
+
 Owner = Callable[[str, str], str]
 """Returns the name of the server that offers a kind and a key."""
 Place = tuple[str, str]
@@ -30,6 +36,33 @@ Place = tuple[str, str]
 
 class ViewFailed(McpError):
     """A view raised an exception: nothing that it filters is shown or called."""
+
+
+class ViewPending(ViewFailed):
+    """A link does not know its view of a catalog yet: its component is reading the lists."""
+
+    def __init__(self, name: str, learned: Awaitable[object]) -> None:
+        super().__init__(f"the link {name!r} has not read the lists yet; retry later")
+        self._learned = learned
+
+    async def wait(self) -> None:
+        """Wait until the view is known, or cannot be."""
+        await asyncio.wait([asyncio.ensure_future(self._learned)])
+
+
+class Learner:
+    """A link whose view is known some time after it was first needed."""
+
+    endpoints: "WeakSet[ChainEndpoint]"
+    """The endpoints that it is in, which are notified."""
+
+
+def learners_in(links: Iterable[Any]) -> list[Learner]:
+    """Return the links that learn their views, also those inside of others."""
+    found: list[Learner] = []
+    for link in links:
+        found += [link] if isinstance(link, Learner) else learners_in(getattr(link, "links", ()))
+    return found
 
 
 class VisibleOffer:
@@ -223,7 +256,10 @@ def guarded(view: int, next: Handler, source: VisibleSource) -> Handler:
         hides = _TARGETS.get(request.method)
         if hides is None:
             return next(request, context)
-        visible = source.visible(request, context)
+        try:
+            visible = source.visible(request, context)
+        except ViewPending as pending:
+            return learned(pending, guard, request, context)
         if visible is None:
             return later(request, context)
         return terminus(request) if hides(visible.hidden[view], request) else next(request, context)
@@ -235,6 +271,29 @@ def guarded(view: int, next: Handler, source: VisibleSource) -> Handler:
         return await guard(request, context)
 
     return guard
+
+
+def learning(source: VisibleSource, next: Handler) -> Handler:
+    """Let requests wait until all views are known."""
+
+    def handle(request: Request, context: Context) -> Answer:
+        try:
+            source.visible(request, context)
+        except ViewPending as pending:
+            return learned(pending, handle, request, context)
+        except ViewFailed:
+            pass  # only what needs the view fails
+        return next(request, context)
+
+    return handle
+
+
+async def learned(
+    pending: ViewPending, next: Handler, request: Request, context: Context
+) -> Response:
+    """Answer a request once a view is known."""
+    await pending.wait()
+    return await next(request, context)
 
 
 def guarded_fold(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from portico.catalog.merge import ADDED, Merged
-from portico.chain.views import ViewFailed, Views, VisibleOffer
+from portico.chain.views import ViewFailed, ViewPending, Views, VisibleOffer
 from portico.model.context import Context
 from portico.model.errors import NameClash
 from portico.model.message import Request
@@ -37,6 +37,10 @@ class FilteredMerged:
     async def ready(self, request: Request, context: Context) -> None:
         """Return at once: the offers are merged."""
 
+    def forget(self) -> None:
+        """Filter the offers again: the view of a link has changed."""
+        self._known = self._failed = None
+
     def check_names(self) -> None:
         """Raise NameClash if a link adds a name that exists already."""
         whole = self._whole()
@@ -52,7 +56,8 @@ class FilteredMerged:
         try:
             known = self._known = (whole, *self._apply(whole))
         except ViewFailed as failure:
-            self._failed = (whole, failure.with_traceback(None))
+            if not isinstance(failure, ViewPending):
+                self._failed = (whole, failure.with_traceback(None))
             raise
         return known
 

@@ -32,7 +32,7 @@ class MiddleLinks:
     ) -> None:
         """`before` are the members before the links; `later` calls the tools of those after them;
         `views` are those of the links."""
-        self._links = links
+        self._links = self.links = links
         self._before = before
         self._merged = merged
         self._later = later

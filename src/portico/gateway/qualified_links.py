@@ -33,7 +33,7 @@ class QualifiedLinks:
     ) -> None:
         """`merged` returns the offers of all servers, `views` are those of the links."""
         self._server = server
-        self._links = links
+        self._links = self.links = links
         self._merged = merged
         self._limit = name_limit
         self._views = views
