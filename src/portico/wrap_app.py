@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
+from portico.components.component_upstream import ComponentUpstream
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.types import Link
 from portico.state.background import Background
@@ -50,6 +51,8 @@ class WrapOptions(Struct, frozen=True):
     """Report a message that blocks the event loop for this long; 0 disables it."""
     drain_s: float = 0.0
     """How long tasks have to finish at the end."""
+    component: str = ""
+    """The name of a component, which gets the sessions of clients; empty for a server."""
 
 
 class WrapApp:
@@ -68,7 +71,7 @@ class WrapApp:
         self.failure: McpError | None = None
         # A result of the server's own task would not pass the links.
         is_transparent = alone and not options.links
-        self.upstream = Upstream(
+        self.upstream = (ComponentUpstream if options.component else Upstream)(
             options.address,
             replace(options.policy, hides_tasks=not is_transparent),
             memory=_memory() if options.cache else None,
@@ -76,6 +79,8 @@ class WrapApp:
             report=report,
             history=_history(options.history if options.cache else None),
         )
+        if isinstance(self.upstream, ComponentUpstream):
+            self.upstream.component = options.component
         self.upstream.warms = options.warm
         self.upstream.lost = self._lost if alone else None
         self._log = None if options.log is None else _open_log(options.log)

@@ -116,6 +116,7 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
         links=links,
         watchdog_ms=options.watchdog_ms,
         drain_s=options.drain,
+        component=options.entry.name if options.entry and options.entry.is_sandboxed else "",
     )
 
 

@@ -101,6 +101,14 @@ def _files_of(component: Component) -> list[str]:
     return [path for path in (component.handlers, component.path) if path]
 
 
+def _wasm_links(component: Component) -> tuple[Link, ...]:
+    if component.kind != "wasm":
+        return ()
+    from portico.components.wasm_link import middleware_of
+
+    return middleware_of(component)
+
+
 def compose(components: Sequence[Component], loaded: Mapping[str, LoadedFile]) -> Composition:
     """Put components and their loaded files in order; raises ComponentError."""
     before: list[Link] = []
@@ -108,8 +116,9 @@ def compose(components: Sequence[Component], loaded: Mapping[str, LoadedFile]) -
     parts: list[Part] = []
     for component in components:
         file = loaded.get(component.name, LoadedFile())
-        (between if parts else before).extend(file.links)
-        if file.server is not None or not component.is_file:
+        links = (*file.links, *_wasm_links(component))
+        (between if parts else before).extend(links)
+        if file.server is not None or not (component.is_file or links):
             parts.append(Part(component, file.server, tuple(between)))
     if not parts:
         names = ", ".join(component.label for component in components)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from portico.chain.fold import COMPONENT
 from portico.chain.views import Learner, ViewPending
-from portico.components.handler_worker import ASK, NEXT, HandlerWorker
+from portico.components.handler_worker import HandlerWorker
 from portico.model.context import Ask, Context
 from portico.model.errors import (
     INTERNAL_ERROR,
@@ -32,6 +32,8 @@ from portico.model.types import Answer, Change, Handler
 from portico.model.version import MODERN
 from portico.protocol.codec import decoded, encode
 from portico.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
+from portico.state.client_sessions import SESSIONS
+from portico.wasm.handler_protocol import ASK, CHANGED, LOG, NEXT, PROGRESS, UPDATED
 
 if TYPE_CHECKING:
     from portico.chain.endpoint import ChainEndpoint
@@ -43,7 +45,7 @@ _ATTEMPTS = 3
 _RETRY_S = 30.0
 """The time after which lists that could not be read are read again."""
 _META = {VERSION_KEY: MODERN[-1].text, CAPABILITIES_KEY: {}}
-_TOLD = ("progress", "log", "updated", "changed")
+_TOLD = (PROGRESS, LOG, UPDATED, CHANGED)
 
 
 class _Sent(Struct):
@@ -130,25 +132,26 @@ class HandlerLink(Learner):
             return await self._tell(request, context, params)
 
         message = _message(request.method, request.id, request.params)
-        raw = await self.worker.handle(message, act)
+        session = SESSIONS.id_of(context, f"link {self.__name__}")
+        raw = await self.worker.handle(message, act, session)
         return _response(request, raw, passed, self.__name__)
 
     async def _tell(self, request: Request, context: Context, params: dict[str, Raw]) -> bytes:
         told = _converted(encode(params), _Told, "portico/tell")
         given = told.params
-        if told.what == "progress":
+        if told.what == PROGRESS:
             await context.progress(
                 float(given.get("progress", 0)), given.get("total"), given.get("message")
             )
-        elif told.what == "log":
+        elif told.what == LOG:
             try:
                 await context.log(str(given.get("level")), given.get("data"), given.get("logger"))
             except ValueError as error:
                 raise InvalidParams(str(error)) from None
-        elif told.what == "updated":
+        elif told.what == UPDATED:
             for endpoint in tuple(self.endpoints):
                 endpoint.publish(Change("resources", str(given.get("uri", ""))), request, context)
-        elif told.what == "changed":
+        elif told.what == CHANGED:
             for key, offer in tuple(self._offers.items()):
                 if key not in self._learning:
                     self._learning[key] = asyncio.ensure_future(self._learn(key, offer))

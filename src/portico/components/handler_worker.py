@@ -24,10 +24,9 @@ from portico.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
 from portico.upstream.backoff import BackoffLimits, CircuitBreaker
 from portico.upstream.exchange import Exchange
 from portico.upstream.rpc_error import ServerError
+from portico.wasm.handler_protocol import ASK, HANDLE, NEXT, READY, TELL
 from portico.wires.wire import Address
 
-READY, HANDLE = "portico/ready", "portico/handle"
-NEXT, ASK, TELL = "portico/next", "portico/ask", "portico/tell"
 _START_S = 180.0
 """How long a worker may take to load its component, which it may have to compile."""
 _GRACE_S = 5.0
@@ -78,16 +77,17 @@ class HandlerWorker:
         clock = asyncio.get_running_loop().time
         self._breaker = CircuitBreaker(self.name, BackoffLimits(), clock)
 
-    async def handle(self, message: bytes, act: Act) -> bytes:
+    async def handle(self, message: bytes, act: Act, session: str = "") -> bytes:
         """Pass a request to the component and return its raw response; `act` runs in the caller's
-        task. Raises McpError and TargetError."""
+        task. `session` is the id of the client's session for the component. Raises McpError."""
         if len(self._calls) >= _MAX_CALLS:
             raise McpError(f"{self.name} is busy with {_MAX_CALLS} requests; retry later")
         exchange = await self._opened()
         self._numbers += 1
         number = str(self._numbers)
         wishes = self._calls[number] = asyncio.Queue()
-        params = b'{"_meta":%b,"call":"%b","request":%b}' % (_META, number.encode(), message)
+        about = b'"call":"%b","session":"%b"' % (number.encode(), session.encode())
+        params = b'{"_meta":%b,%b,"request":%b}' % (_META, about, message)
         answer = asyncio.ensure_future(
             exchange.request(exchange.next_id(), HANDLE, params, timeout=_FOREVER_S)
         )

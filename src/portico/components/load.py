@@ -72,8 +72,13 @@ def load_middleware(component: Component, imported: Imported) -> LoadedFile:
 
     `imported` is that of `load_file`.
     """
+    if component.kind == "wasm":
+        from portico.components.wasm_link import only_middleware
+
+        return LoadedFile(None, only_middleware(component))
     if component.kind != "python":
-        raise ComponentError(f"{component.argument}: not middleware; give a Python file")
+        what = "not middleware; give a Python file or a WebAssembly component"
+        raise ComponentError(f"{component.argument}: {what}")
     loaded = load_file(component, imported=imported)
     if not loaded.links:
         what = "contains no middleware; define `def on_call(call, next):` or give FILE.py:NAME"

@@ -33,10 +33,19 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
         found = classify(entry.path)
     except PorticoError as error:
         return replace(entry, problem=str(error))
+    if found.kind == "wasm" and _is_middleware(found.binary):
+        how = "name it in [gateway] links, in place of a component"
+        return replace(entry, problem=f"{entry.path}: is middleware, and offers nothing; {how}")
     if found.kind == "wasm" and entry.in_process:
         how = "remove in_process: a worker hosts it"
         return replace(entry, problem=f"{entry.path}: cannot be loaded into this process; {how}")
     return entry
+
+
+def _is_middleware(path: str) -> bool:
+    from portico.components.wasm_link import is_middleware
+
+    return is_middleware(path)
 
 
 def as_server(entry: ComponentEntry) -> ServerEntry:
@@ -71,8 +80,9 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
 
 
 def keeps_sessions(entry: ComponentEntry) -> bool:
-    """True if its process runs a server of our own library, which gets the ids of sessions."""
-    return _argv(entry)[1]
+    """True if its process runs a server of our own library, or a sandbox: it gets the ids of
+    sessions."""
+    return as_server(entry).is_sandboxed or _argv(entry)[1]
 
 
 def _own_home() -> dict[str, str]:

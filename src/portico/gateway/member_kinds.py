@@ -87,7 +87,8 @@ def _local(entry: LocalEntry, environment: MemberEnvironment, limits: MemberLimi
 
 
 def _server(entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
-    return _upstream(entry, entry, environment, limits)
+    made = ComponentUpstream if entry.is_sandboxed else Upstream
+    return _upstream(entry, entry, environment, limits, made)
 
 
 def _component(

@@ -109,7 +109,7 @@ class ClientSessions:
     def of(self, request: Request | None, context: Context, component: str) -> SessionValues:
         """Return the values of a component in the session of a request; raises SessionError."""
         if self._is_component:
-            id = "" if request is None else _given_id(request)
+            id = "" if request is None else session_id_in(request)
         else:
             id = self.id_of(context, component)
         if not id:
@@ -158,7 +158,7 @@ class ClientSessions:
         ).hexdigest()
 
 
-def _given_id(request: Request) -> str:
+def session_id_in(request: Request) -> str:
     """Return the id that a gateway put into a request; empty if there is none."""
     meta = members(members(request.params).get("_meta", b""))
     try:

@@ -7,9 +7,9 @@ WASI cannot be: its thread is lost, and with it the worker (`on_stuck`).
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wasmtime import WasmtimeError
 
@@ -19,8 +19,11 @@ from portico.wasm.loaded import TICK_S, LoadedComponent
 from portico.wasm.running_call import RunningCall
 
 if TYPE_CHECKING:
+    from portico.wasm.call_client import CallClient
     from portico.wasm.exports import EnteredInstance
 
+T = TypeVar("T")
+_MAX_OUTSIDE = 256
 GRACE_S = 1.0
 """How long after its deadline a guest may take to be interrupted, before it is stuck."""
 Result = Mapping[str, object] | None
@@ -41,7 +44,8 @@ class Calls:
         self._time_s = limits.time_s
         places = 1 if loaded.settings.instance == "shared" else limits.concurrency
         self._places = asyncio.Semaphore(places)
-        self._threads = ThreadPoolExecutor(places, thread_name_prefix="guest")
+        # Guests that wait for something outside need a thread, but no place.
+        self._threads = ThreadPoolExecutor(places + _MAX_OUTSIDE, thread_name_prefix="guest")
         self._clock = _EpochClock(loaded)
         self._kept: EnteredInstance | None = None
         self._running: set[asyncio.Future[Result]] = set()
@@ -54,17 +58,19 @@ class Calls:
         method: str,
         params: Mapping[str, object],
         on_start: Callable[[], object] = _unwatched,
+        client: "CallClient | None" = None,
     ) -> Result:
         """Return the guest's answer; None: not its own. Raises GuestError and GuestFailure.
 
-        `on_start` is called when the guest is about to be entered.
+        `on_start` is called when the guest is about to be entered; `client` is that of the call.
         """
-        async with self._places:
+        await self._places.acquire()
+        loop = asyncio.get_running_loop()
+        call = RunningCall(loop, self._time_s, client, self._outside)
+        try:
             if self._is_closed:  # it waits for the next worker, which gets it unstarted
                 await asyncio.Future()
             on_start()
-            loop = asyncio.get_running_loop()
-            call = RunningCall(loop, self._time_s)
             self._clock.begin()
             work = loop.run_in_executor(self._threads, self._run, call, capability, method, params)
             work.add_done_callback(self._ended)
@@ -72,15 +78,39 @@ class Calls:
             try:
                 return await self._outcome(work, call)
             except asyncio.CancelledError:
-                call.is_cancelled = True
+                call.cancel()
                 await self._let_end(work, call)
                 raise
+        finally:
+            if call.has_place:
+                self._places.release()
+
+    async def _outside(self, call: RunningCall, work: Coroutine[Any, Any, T]) -> T:
+        """Do something for a guest that does not compute meanwhile: neither its time nor its place
+        counts, so that a slow server behind a middleware delays no other request."""
+        is_shared = self._loaded.settings.instance == "shared"
+        call.outside_since = time.monotonic()
+        if not is_shared:  # its only instance cannot be entered twice
+            call.has_place = False
+            self._places.release()
+        try:
+            return await work
+        finally:
+            if not is_shared and not call.is_cancelled:
+                await self._places.acquire()
+                call.has_place = True
+            call.deadline += time.monotonic() - call.outside_since
+            call.outside_since = None
 
     async def _outcome(self, work: "asyncio.Future[Result]", call: RunningCall) -> Result:
         ends: set[asyncio.Future[Any]] = {work, self._abandoned}
-        done, _ = await asyncio.wait(
-            ends, timeout=call.left_s + GRACE_S, return_when=asyncio.FIRST_COMPLETED
-        )
+        done: set[asyncio.Future[Any]] = set()
+        while not done:
+            done, _ = await asyncio.wait(
+                ends, timeout=call.left_s + GRACE_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not call.left_s and call.outside_since is None:
+                break
         if work in done:
             return work.result()
         if self._abandoned in done:
@@ -119,6 +149,8 @@ class Calls:
                 return capability.answer(self._instance(call), method, params)
             except WasmtimeError as error:
                 self._kept = None  # an instance that trapped cannot be entered again
+                if call.ended_by is not None:
+                    raise call.ended_by from None
                 raise failure_of(error, call, self._loaded.settings.limits) from None
 
     def _instance(self, call: RunningCall) -> "EnteredInstance":

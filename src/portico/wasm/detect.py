@@ -6,6 +6,7 @@ from portico.model.errors import PorticoError
 from portico.wasm.derived import derive
 from portico.wasm.exports import Exports
 from portico.wasm.guest import Capability, Found
+from portico.wasm.handlers import own_handler
 from portico.wasm.own_wit import own_capabilities
 from portico.wasm.sidecar import InvalidSidecar, Sidecar
 from portico.wasm.wasmcp import wasmcp_capabilities
@@ -19,6 +20,9 @@ class NothingOffered(PorticoError):
 
 def detect(exports: Exports, sidecar: Sidecar, imports: Iterable[str] = ()) -> Found:
     """Return the capabilities of a component; raises PorticoError with the reason for none."""
+    handler = own_handler(exports.functions)
+    if handler is not None:
+        return Found((), (), tuple(imports), handler)
     own, own_skipped = own_capabilities(exports.functions)
     foreign, foreign_skipped = wasmcp_capabilities(exports.functions)
     known: tuple[Capability, ...] = (*own, *foreign)

@@ -1,7 +1,7 @@
 """The seam between the host of a component and the adapters that speak to its exports."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -50,3 +50,5 @@ class Found(Struct, frozen=True):
     """Functions that are not offered, each with the reason."""
     imports: tuple[str, ...]
     """Interfaces that the host must provide."""
+    handler: Any = None
+    """Its `HandlerExport`, if it is middleware; then it offers nothing."""

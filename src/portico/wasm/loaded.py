@@ -8,6 +8,7 @@ from wasmtime import Store, WasiConfig, WasmtimeError
 from wasmtime.component import Linker
 
 from portico.model.errors import PorticoError
+from portico.wasm.client_functions import client_functions
 from portico.wasm.detect import detect
 from portico.wasm.exports import EnteredInstance, Exports
 from portico.wasm.host_functions import host_functions, is_own_import
@@ -56,8 +57,9 @@ class LoadedComponent:
         else:
             define_imports(linker, *parts, is_http, {}, "but no host is granted to wasi:http")
         define_wasmcp_imports(linker, *parts)
+        functions = {**host_functions(granted), **client_functions(granted)}
         why = "which this version of Portico does not provide"
-        define_imports(linker, *parts, is_own_import, host_functions(granted), why)
+        define_imports(linker, *parts, is_own_import, functions, why)
         return linker
 
     def enter(self, call: "RunningCall") -> EnteredInstance:
@@ -79,7 +81,8 @@ class LoadedComponent:
 
     def limit_time(self, store: Store, call: "RunningCall") -> None:
         """End the guest of this store at the deadline of a call."""
-        store.set_epoch_deadline(int(call.left_s / TICK_S) + 2)
+        call.renew = lambda: store.set_epoch_deadline(int(call.left_s / TICK_S) + 2)
+        call.renew()
 
     def _wasi(self, call: "RunningCall") -> WasiConfig:
         wasi = WasiConfig()

@@ -1,5 +1,7 @@
 """A component as a provider: its lists, fetched once, and its answers."""
 
+import asyncio
+import os
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,7 +16,10 @@ from portico.model.message import Request, Response
 from portico.model.offer import KEYS, Offer
 from portico.model.types import Answer, Change
 from portico.protocol.result_fields import error_result, identified
+from portico.providers.rounds import KEY_SIZE, Rounds, Suspended
+from portico.state.client_sessions import SessionValues, session_id_in
 from portico.state.report import report
+from portico.wasm.call_client import ProvidedClient
 from portico.wasm.calls import Calls
 from portico.wasm.failures import GuestFailure
 from portico.wasm.guest import Capability, GuestError
@@ -49,12 +54,28 @@ class ComponentProvider:
         self._capabilities: Mapping[str, Capability] = {}
         self._tools: frozenset[str] = frozenset()
         self._calls: Calls | None = None
+        self._loaded: LoadedComponent | None = None
+        self._values: Callable[[str], SessionValues | None] = lambda _: None
+        self._rounds = Rounds(os.urandom(KEY_SIZE))
+        self._listing: asyncio.Task[None] | None = None
         self._max_output = 0
         self._output_mb = 0.0
 
-    async def load(self, loaded: LoadedComponent, calls: Calls) -> None:
-        """Fetch all lists of a component; raises GuestFailure and GuestError."""
-        self._calls = calls
+    async def load(
+        self,
+        loaded: LoadedComponent,
+        calls: Calls,
+        values: Callable[[str], SessionValues | None] = lambda _: None,
+    ) -> None:
+        """Fetch all lists of a component; raises GuestFailure and GuestError. `values` returns the
+        values of the session of an id."""
+        self._calls, self._values = calls, values
+        self._loaded = loaded
+        await self._list_all()
+
+    async def _list_all(self) -> None:
+        loaded = self._loaded
+        assert loaded is not None
         found = loaded.found.capabilities
         self._capabilities = {method: one for one in found for method in one.methods}
         limits = loaded.settings.limits
@@ -101,9 +122,11 @@ class ComponentProvider:
         method: str,
         params: Mapping[str, object],
         on_start: Callable[[], object] = lambda: None,
+        client: ProvidedClient | None = None,
     ) -> dict[str, Any] | None:
         assert self._calls is not None
-        result = await self._calls.answer(self._capabilities[method], method, params, on_start)
+        capability = self._capabilities[method]
+        result = await self._calls.answer(capability, method, params, on_start, client)
         return None if result is None else dict(result)
 
     def offer(self) -> Offer:
@@ -120,12 +143,26 @@ class ComponentProvider:
             return None
         if request.method == "tools/call" and request.name not in self._tools:
             return None
-        return self._answer(request, context)
+        return self._rounded(request, context)
+
+    async def _rounded(self, request: Request, context: Context) -> Response:
+        """Run one round: to the end, or to the first question without an answer."""
+        bound, asker = await self._rounds.begin(request, context)
+        bound.bind_links(asker, request)
+        try:
+            return await self._answer(request, bound)
+        except Suspended as suspended:
+            result = await self._rounds.suspend(request, bound, asker, suspended)
+            return Response(id=request.id, result=msgspec.json.encode(result))
+        finally:
+            bound.release()
 
     async def _answer(self, request: Request, context: Context) -> Response:
+        values = self._values(session_id_in(request))
+        client = ProvidedClient(context, values, self._on_change)
         try:
             started = partial(self._on_start, request)
-            result = await self._result(request.method, request.decode(), started)
+            result = await self._result(request.method, request.decode(), started, client)
             if result is None:
                 return terminus(request)
             return self._encoded(request, context, result)
@@ -136,6 +173,22 @@ class ComponentProvider:
             if request.method != "tools/call":
                 raise McpError(why, INTERNAL_ERROR, {"kind": "wasm", "server": self.name}) from None
             return self._encoded(request, context, error_result(why))
+
+    def _on_change(self, change: Change) -> None:
+        """Publish that a resource has changed, or list everything again."""
+        if change.uri:
+            for watcher in self._watchers:
+                watcher(change)
+        elif self._listing is None:
+            self._listing = asyncio.ensure_future(self._list_again())
+
+    async def _list_again(self) -> None:
+        try:
+            await self._list_all()
+        except (GuestFailure, GuestError) as error:
+            report(f"{self.name}: its lists stay as they were: {error}")
+        finally:
+            self._listing = None
 
     def _encoded(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
         if request.version.modern:

@@ -2,25 +2,50 @@
 
 import threading
 import time
-from collections.abc import Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
 
+    from portico.wasm.call_client import CallClient
+
 T = TypeVar("T")
 
+Outside = Callable[["RunningCall", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 _TAIL = 4096
 _local = threading.local()
+
+
+class CallEnded(Exception):
+    """The client has left while the guest waited."""
 
 
 class RunningCall:
     """One call of a guest."""
 
-    def __init__(self, loop: "asyncio.AbstractEventLoop", time_s: float) -> None:
+    def __init__(
+        self,
+        loop: "asyncio.AbstractEventLoop",
+        time_s: float,
+        client: "CallClient | None" = None,
+        outside: "Outside | None" = None,
+    ) -> None:
+        """`client` is the client of the call; `outside` runs work whose time does not count."""
         self._loop = loop
         self.deadline = time.monotonic() + time_s
+        self.client = client
+        self._outside = outside
+        self._waiting: Future[Any] | None = None
+        self.outside_since: float | None = None
+        """Since when the guest waits for something whose time does not count."""
+        self.has_place = True
+        """True while it has one of the places of the component."""
+        self.ended_by: BaseException | None = None
+        """Why the guest was ended, such as by a question that ends the round."""
+        self.renew: Callable[[], object] = lambda: None
+        """Sets the time of the guest again, after it has waited."""
         self.is_cancelled = False
         """True once its client has cancelled it, or disconnected."""
         self._tail = bytearray()
@@ -36,7 +61,7 @@ class RunningCall:
     @property
     def left_s(self) -> float:
         """The time that is left to it."""
-        return max(0.0, self.deadline - time.monotonic())
+        return max(0.0, self.deadline - (self.outside_since or time.monotonic()))
 
     def on_stderr(self, data: bytes) -> None:
         """Keep the end of what the guest writes to its stderr."""
@@ -59,6 +84,29 @@ class RunningCall:
         except TimeoutError:
             done.cancel()
             raise
+
+    def wait_outside(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something for the guest whose time does not count; raises CallEnded."""
+        import asyncio
+
+        assert self._outside is not None
+        done: Future[T] = asyncio.run_coroutine_threadsafe(self._outside(self, work), self._loop)
+        self._waiting = done
+        try:
+            if self.is_cancelled:
+                done.cancel()
+            return done.result()
+        except CancelledError:
+            raise CallEnded from None
+        finally:
+            self._waiting = None
+            self.renew()
+
+    def cancel(self) -> None:
+        """Note that the client has cancelled it, and end what it waits for."""
+        self.is_cancelled = True
+        if self._waiting is not None:
+            self._waiting.cancel()
 
 
 def current_call() -> RunningCall:

@@ -49,6 +49,10 @@ class Granted(Struct, frozen=True, kw_only=True):
     secrets: Mapping[str, str] = {}
     tools: tuple[str, ...] = ()
     """Patterns of the tools that are shown; empty shows all."""
+    elicit: bool = False
+    """True if it may ask the person in front of the client."""
+    sample: bool = False
+    """True if it may use the client's model."""
 
 
 class HostSettings(Struct, frozen=True, kw_only=True):

@@ -21,11 +21,13 @@ from portico.model.errors import PorticoError
 from portico.model.types import Answer, Handler
 from portico.process.hardening import harden
 from portico.server import Server
+from portico.state.client_sessions import SessionValues
 from portico.state.report import report
 from portico.state.stderr import STDERR
 from portico.wasm.binary import MAX_SIZE, NotAComponent, outline
 from portico.wasm.detect import declared_kinds
 from portico.wasm.failures import GuestFailure
+from portico.wasm.middleware import HandlerProvider
 from portico.wasm.process_limits import limit_process, memory_limit, watch_memory
 from portico.wasm.provider import ComponentProvider
 from portico.wasm.settings import MB, VARIABLE, HostSettings, decode_settings
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from portico.model.context import Context
     from portico.model.message import Request, Response
+    from portico.state.session_store import SessionStore
     from portico.wasm.calls import Calls
     from portico.wasm.compiled_code import CompiledCode
 
@@ -57,8 +60,10 @@ class Worker:
         declared = declared_kinds(outline(data).exports)
         self._provider = ComponentProvider(settings.name, declared, self._started)
         version = f"sha256-{sha256(data).hexdigest()[:12]}"
-        self._server = Server.compose(settings.name, self._provider, version=version)
+        self._handler = HandlerProvider(settings.name, self._started)
+        self._server = Server.compose(settings.name, self._provider, self._handler, version=version)
         self._ready = asyncio.Event()
+        self._sessions: SessionStore | None = None
         self._is_ending = False
         self._calls: Calls | None = None
         self._pipes: WorkerPipes | None = None
@@ -106,7 +111,8 @@ class Worker:
         for name, reason in loaded.found.skipped:
             report(f"{settings.name}: {name} is left out: it {reason}")
         self._calls = Calls(loaded, self._on_stuck)
-        await self._provider.load(loaded, self._calls)
+        self._handler.load(loaded.found.handler, self._calls, self._values)
+        await self._provider.load(loaded, self._calls, self._values)
         self._ready.set()
 
     def _give_up(self, why: PorticoError) -> NoReturn:
@@ -114,6 +120,17 @@ class Worker:
         report(f"{self._settings.name}: {why}")
         STDERR.flush()
         os._exit(1)
+
+    def _values(self, session: str) -> "SessionValues | None":
+        """Return what the component keeps for a session, by the id that its gateway sent."""
+        if not session:
+            return None
+        if self._sessions is None:
+            # SQLite is slow to load, and few components keep anything.
+            from portico.state.session_store import sessions_in_folder
+
+            self._sessions = sessions_in_folder(self._settings.state)
+        return SessionValues(self._sessions, session)
 
     def _waiting(self, following: Handler) -> Handler:
         """Return the link that lets requests wait until the component is loaded."""
