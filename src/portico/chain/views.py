@@ -6,6 +6,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import DecodeError, json
+
 from portico.chain.fold import (
     CATALOG_UNKNOWN,
     Bind,
@@ -22,6 +24,7 @@ from portico.model.errors import McpError, NameClash
 from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.types import Answer, Handler, Link, Report
+from portico.protocol.eras import members
 
 if TYPE_CHECKING:
     from weakref import WeakSet
@@ -131,7 +134,7 @@ class HiddenEntries:
 
     def reference(self, request: Request) -> bool:
         """True if the prompt or template of a completion is hidden."""
-        reference = request.decode().get("ref")
+        reference = _reference_in(request)
         if not isinstance(reference, dict):
             return False  # malformed: the provider rejects it
         if reference.get("type") == "ref/prompt":
@@ -155,6 +158,15 @@ class HiddenEntries:
                 server, own = ("", key) if self._item_place is None else self._item_place(kind, key)
                 found.setdefault(server, VisibleUris()).add(kind, [own], hidden=key not in visible)
         return found
+
+
+def _reference_in(request: Request) -> object:
+    """Return `ref` alone: other fields of the params may be anything."""
+    try:
+        reference: object = json.decode(members(request.params).get("ref", b"null"))
+    except DecodeError:
+        return None
+    return reference
 
 
 _TARGETS: dict[str, Callable[[HiddenEntries, Request], bool]] = {

@@ -168,7 +168,7 @@ class HandlerLink(Learner):
         if isinstance(known, McpError):
             raise known
         if known is not None:
-            return replace(offer, lists=known)
+            return replace(offer, lists={**offer.lists, **known}) if known else offer
         task = self._learning.get(key)
         if task is None:
             task = self._learning[key] = asyncio.ensure_future(self._learn(key, offer))
@@ -210,7 +210,7 @@ class HandlerLink(Learner):
                 if attempt == _ATTEMPTS or not is_lost:
                     raise
                 continue
-            return {kind: listed for kind, listed in found.items() if listed.keys}
+            return {kind: made for kind, made in found.items() if made is not offer.listed(kind)}
         raise AssertionError
 
     async def _listed(self, kind: str, offer: Offer) -> Listed:

@@ -62,6 +62,8 @@ class QualifiedLinks:
         here = Merged([NamespacedOffer(self._server, offer, self._limit)])
         here.routing = self._merged().routing  # so that views see the gateway's URIs
         stages = self._views.stages(here.offer(), lambda kind, key: repr(self._server))
+        if stages[-1] is stages[0]:
+            return offer  # with all fields of its lists
         shown = here.showing(stages[-1])
         lists = dict(shown.namespaced_offers[self._server].offer.lists)
         for kind in ("tools", "prompts"):
