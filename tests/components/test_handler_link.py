@@ -185,7 +185,7 @@ async def test_one_that_fails_fails_its_request_and_no_other(mood: str, why: str
             with pytest.raises(McpError, match=why):
                 await client.call_tool("echo", {"text": "hi"})
         if mood == "exit":
-            assert await text(client, "grow") == "grown"  # in a new process
+            assert await text(client, "secret") == "secret"  # in a new process
         assert len(await names(client)) == 4
 
 

@@ -156,7 +156,7 @@ class HandlerLink(Learner):
                 if key not in self._learning:
                     self._learning[key] = asyncio.ensure_future(self._learn(key, offer))
         else:
-            raise InvalidParams(f"{told.what[:40]!r} is none of {', '.join(_TOLD)}")
+            raise InvalidParams(f"{told.what[:40]!r} must be one of {', '.join(_TOLD)}")
         return b"{}"
 
     # Its lists.
@@ -179,7 +179,7 @@ class HandlerLink(Learner):
             known: dict[str, Listed] | McpError = await self._lists(offer)
         except McpError as error:
             known = error
-        except Exception as error:  # noqa: BLE001  (whatever it is, reading must not go on forever)
+        except Exception as error:  # noqa: BLE001  (reading must end)
             known = McpError(f"{self.__name__}: {error!r}")
         finally:
             del self._learning[key]

@@ -51,7 +51,7 @@ class _Wish(NamedTuple):
         if not self.result.done():
             why = f"{self.method} came too late: {who} has ended this call already"
             self.result.set_exception(McpError(why, INVALID_REQUEST))
-            self.result.exception()  # the worker may be gone, and nobody reads it
+            self.result.exception()  # the worker may have ended
 
 
 class _About(Struct):
@@ -194,7 +194,7 @@ class HandlerWorker:
             task.add_done_callback(self._closing.discard)
 
     async def stopped(self) -> None:
-        """Wait until all processes have ended that were told to."""
+        """Wait until all stopped processes have ended."""
         if self._closing:
             await asyncio.wait(set(self._closing))
 

@@ -35,7 +35,7 @@ class CallClient(Protocol):
     """The client of one call; all methods run on the event loop."""
 
     values: "SessionValues | None"
-    """What the component keeps for the client's session; None without a session."""
+    """The component's values for the client's session; None without a session."""
 
     async def next(self, request: str) -> str:
         """Pass a request to the rest of the chain, and return its response; raises Refused."""

@@ -122,7 +122,7 @@ def _telling(what: str, params: Callable[..., dict[str, Any]]) -> HostFunction:
 
 def _kind(kind: str) -> dict[str, Any]:
     if kind not in _KINDS:
-        raise Refused(f"{kind[:40]!r} is none of {', '.join(_KINDS)}")
+        raise Refused(f"{kind[:40]!r} must be one of {', '.join(_KINDS)}")
     return {"kind": kind}
 
 

@@ -7,7 +7,7 @@ NEXT, ASK, TELL = "portico/next", "portico/ask", "portico/tell"
 CALL, REQUEST, RESPONSE, SESSION = "call", "request", "response", "session"
 """Fields of params and results."""
 PROGRESS, LOG, UPDATED, CHANGED = "progress", "log", "updated", "changed"
-"""What a component tells."""
+"""The kinds of notifications."""
 _HANDLERS = re.compile(r"portico:mcp/handler@.*|wasmcp:[a-z0-9-]+/(server-)?handler@.*")
 
 

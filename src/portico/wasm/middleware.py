@@ -67,7 +67,7 @@ class HandlerProvider:
         self._capability = None if handler is None else _HandlerCapability(handler)
 
     def offer(self) -> Offer:
-        """Return nothing: what it lists is part of what is behind it."""
+        """Return nothing: its lists are those of the link."""
         return Offer()
 
     def watch(self, changed: Callable[[Change], None]) -> None:

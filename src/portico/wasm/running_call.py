@@ -44,7 +44,7 @@ class RunningCall:
         """True while it has one of the places of the component."""
         self.ended_by: BaseException | None = None
         """Why the guest was ended, such as by a question that ends the round."""
-        self.renew: Callable[[], object] = lambda: None
+        self.renew: Callable[[], object] = _nothing
         """Sets the time of the guest again, after it has waited."""
         self.is_cancelled = False
         """True once its client has cancelled it, or disconnected."""
@@ -57,6 +57,9 @@ class RunningCall:
 
     def __exit__(self, *_: object) -> None:
         _local.call = None
+        # It refers to the store, which refers to this call: the memory of a guest must not wait
+        # for the cycle collector.
+        self.renew = _nothing
 
     @property
     def left_s(self) -> float:
@@ -107,6 +110,10 @@ class RunningCall:
         self.is_cancelled = True
         if self._waiting is not None:
             self._waiting.cancel()
+
+
+def _nothing() -> None:
+    """Nothing has to be renewed."""
 
 
 def current_call() -> RunningCall:
