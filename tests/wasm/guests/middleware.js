@@ -60,7 +60,7 @@ export const handler = {
       next(JSON.stringify({ ...request, params: { ...params, name: args.tool } }));
       return result(id, String(end >= 0));
     }
-    if (name === "refused" || (args.text || "") === "refuse") throw JSON.stringify({ code: -31000, message: "refused" });
+    if (name === "refused" || (args.text || args.prompt || "") === "refuse") throw JSON.stringify({ code: -31000, message: "refused" });
     return next(text);
   },
 };
