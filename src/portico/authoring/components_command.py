@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from portico.authoring.names_file import NamesFile
+from portico.components.resolver import is_registry_reference
 from portico.config.schema import ComponentEntry
 from portico.console.render import Screen
 from portico.console.usage import Parser
@@ -35,6 +36,10 @@ def main(argv: list[str]) -> int:
         return 0
     if len(words) != 2:
         parser.error("add needs a NAME and a COMPONENT; quote a command")
+    if is_registry_reference(words[1]) and not os.path.exists(words[1]):
+        shown = names.add_reference(words[0], words[1])
+        screen.print(f"{words[0]} is {shown}; pull it with `portico pull {shown}`")
+        return 0
     component = names.add_alias(words[0], words[1])
     screen.print(f"{words[0]} is {component.label}; try `portico run {words[0]}`")
     return 0
@@ -55,12 +60,16 @@ def _list(names: NamesFile, screen: Screen, *, as_json: bool) -> int:
 
 
 def _as_data(entry: ComponentEntry) -> dict[str, object]:
+    if entry.oci:
+        return {"oci": entry.oci}
     if entry.path:
         return {"path": entry.path}
     return {"command": entry.command, "args": list(entry.args)}
 
 
 def _about(entry: ComponentEntry) -> str:
+    if entry.oci:
+        return entry.oci
     if not entry.path:
         return f"{entry.command} ..." if entry.args else entry.command
     file = entry.path if os.path.exists(entry.path) else entry.path.rpartition(":")[0] or entry.path

@@ -16,6 +16,7 @@ from portico.config.profiles import cycle_from
 from portico.config.read import read
 from portico.config.save import rewrite
 from portico.config.schema import Config, Profile
+from portico.distribution.reference import parse_reference
 from portico.state.report import report
 
 _COMMANDS = """
@@ -54,6 +55,15 @@ class NamesFile:
         _report_program(name)
         self._write("components", name, _entry(component))
         return component
+
+    def add_reference(self, name: str, argument: str) -> str:
+        """Add an alias for a reference to a registry, and return that; raises PorticoError."""
+        config = self.config()
+        self._check_new(name, config)
+        reference = parse_reference(argument, config.publishing.default_place)
+        _report_program(name)
+        self._write("components", name, {"oci": argument})
+        return str(reference)
 
     def add_profile(self, name: str, members: Sequence[str], base: str) -> Profile:
         """Add a profile of these components; raises PorticoError."""
