@@ -44,10 +44,10 @@ class Hesitating(Follower):
             self.told.append(raw)
             self._news.notify_all()
 
-    def accept(self, question: bytes) -> None:
+    def accept(self, question: bytes, answer: dict[str, Any] = ACCEPT) -> None:
         """Answer a question of a legacy server."""
         id = raw_member(question, "id") or b""
-        self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, dumps(ACCEPT)))
+        self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, dumps(answer)))
 
     def asked(self, number: int = 1) -> bytes:
         """The whole question of this number."""
@@ -90,7 +90,9 @@ class NotingDoors(Doors):
     def server() -> list[str]:
         return [sys.executable, str(RIG)]
 
-    def visit(self, stack: ExitStack, way: tuple[str, str]) -> Hesitant:
+    def visit(
+        self, stack: ExitStack, way: tuple[str, str], able: dict[str, Any] = ABLE
+    ) -> Hesitant:
         """A new client; over stdio, of a new process."""
         door, era = way
         self._count += 1
@@ -105,8 +107,9 @@ class NotingDoors(Doors):
         client.executes = door.startswith("executed")
         if door.startswith(("merged", "executed")):
             client.prefix = f"{era}__"
+        client.able = able
         if not modern:
-            client.hello(ABLE)
+            client.hello(able)
         return client
 
     def _words(self, door: str, era: str, home: Path) -> list[str]:
@@ -148,12 +151,14 @@ def approved(client: Hesitant, file: Path, text: str) -> None:
     assert answer["result"]["content"][0]["text"] == f"noted {text}", answer
 
 
-def answered(client: Hesitant, file: Path, text: str, result: Any) -> dict[str, Any]:
-    """The params of the next round of a modern client, which accepts."""
+def answered(
+    client: Hesitant, file: Path, text: str, result: Any, answer: dict[str, Any] = ACCEPT
+) -> dict[str, Any]:
+    """The params of the next round of a modern client."""
     assert result["resultType"] == "input_required", result
     (key,) = result["inputRequests"]
     params = client.call_of("note", {"file": str(file), "text": text})
-    return {**params, "inputResponses": {key: ACCEPT}, "requestState": result["requestState"]}
+    return {**params, "inputResponses": {key: answer}, "requestState": result["requestState"]}
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +211,43 @@ def test_nothing_is_called_once_the_client_has_stopped_waiting(
             client.accept(question)  # too late
         approved(client, file, "approved")
     assert file.read_text() == "approved\n"
+    assert client.oracle.problems == []
+
+
+STDIO = [way for way in WAYS if way[0].endswith("stdio")]
+
+
+@pytest.mark.parametrize("way", STDIO, ids="-".join)
+def test_a_call_that_a_person_declines_over_stdio_is_not_made(
+    doors: NotingDoors, way: tuple[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "notes"
+    with ExitStack() as stack:
+        client = doors.visit(stack, way)
+        for number, action in enumerate(("decline", "cancel"), 1):
+            id, no = note(client, file, action), {"action": action}
+            if client.modern:
+                result = json.loads(client.result(id))
+                params = answered(client, file, action, result, no)
+                answer = json.dumps(client.fetch("tools/call", params))
+            else:
+                client.accept(client.asked(number), no)
+                answer = client.answer(id).decode()
+            assert "a person did not approve it" in answer
+    assert not file.exists()
+    assert client.oracle.problems == []
+
+
+@pytest.mark.parametrize("way", STDIO, ids="-".join)
+def test_a_client_over_stdio_that_cannot_ask_is_refused(
+    doors: NotingDoors, way: tuple[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "notes"
+    with ExitStack() as stack:
+        client = doors.visit(stack, way, {})
+        answer = client.answer(note(client, file, "unasked")).decode()
+    assert "requires the elicitation capability" in answer
+    assert not file.exists()
     assert client.oracle.problems == []
 
 

@@ -42,15 +42,18 @@ class Hides:
         return offer.keep(tools=lambda name: not name.endswith("get-sum"))
 
 
-def refuses(next: Handler) -> Handler:
+def refusing(tool: str) -> Link:
     """Refuse the calls of a tool."""
 
-    def handle(request: Request, context: Context) -> Answer:
-        if _is_sum(request):
-            raise McpError("not today", code=-31000)
-        return next(request, context)
+    def link(next: Handler) -> Handler:
+        def handle(request: Request, context: Context) -> Answer:
+            if request.method == "tools/call" and request.name.endswith(tool):
+                raise McpError("not today", code=-31000)
+            return next(request, context)
 
-    return handle
+        return handle
+
+    return link
 
 
 class Adds(Hides):
@@ -147,7 +150,8 @@ LINKS: dict[str, Link | list[Link]] = {
     "hiding": Only(tools=OPEN, resources=OPEN, prompts=OPEN),
     "hides": Hides(),
     "hides-lookup": Only(tools=["*"], without=["*lookup"]),
-    "refuses": refuses,
+    "refuses": refusing("get-sum"),
+    "refuses-lookup": refusing("lookup"),
     "redacts": redacts,
     "approves": approves,
     "approves-late": approves,

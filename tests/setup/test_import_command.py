@@ -11,7 +11,9 @@ import pytest
 
 from portico.cli.main import main
 from portico.config.read import read
+from tests.cli.test_call_terminal import at_terminal
 from tests.setup.samples import SAMPLES, SYSTEMS, on_system, placed
+from tests.support.shared import ROOT
 
 
 @pytest.fixture
@@ -248,6 +250,31 @@ def test_secrets_move_to_the_keyring_only_if_asked(
     assert servers_in(config)["gh"]["env"] == {"GITHUB_TOKEN": "keyring:gh.GITHUB_TOKEN"}
     assert kept == {("portico", "gh.GITHUB_TOKEN"): "ghp_plain"}
     assert read(config).servers["gh"].env == {"GITHUB_TOKEN": "ghp_plain"}
+
+
+@pytest.mark.slow
+def test_a_value_for_which_an_editor_prompts_is_asked_for_once_and_kept(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.support.usable_keyring.UsableKeyring")
+    monkeypatch.setenv("TEST_KEYRING", str(tmp_path / "keyring.json"))
+    env = {"API_KEY": "${input:key}", "AGAIN": "k=${input:key}", "OTHER": "${input:other}"}
+    placed("vscode", json.dumps({"servers": {"gh": {"command": "x", "env": env}}}))
+    with at_terminal("import", "vscode") as terminal:
+        terminal.answer("Import 1 server? [Y]es, [n]o, [c]hoose: ", "")
+        terminal.answer("gh: key (Enter to skip): ", "s3cret")
+        terminal.answer("gh: other (Enter to skip): ", "")
+        terminal.until("gh: set OTHER, its input other")
+        assert terminal.end() == 0
+    assert "s3cret" not in terminal.screen + config.read_text()
+    assert servers_in(config)["gh"]["env"] == {
+        "API_KEY": "keyring:gh.API_KEY",
+        "AGAIN": "keyring:gh.AGAIN",
+        "OTHER": "${OTHER}",
+    }
+    stored = json.loads((tmp_path / "keyring.json").read_text())
+    assert stored == {"portico gh.API_KEY": "s3cret", "portico gh.AGAIN": "k=s3cret"}
 
 
 def test_an_undo_takes_back_what_was_added_and_keeps_later_edits(

@@ -10,11 +10,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.serve.gateway import Gateway, command, written
+from tests.serve.gateway import Gateway, command, serve_command, written
 from tests.support.running import REDACTING, WAIT_S
 from tests.support.shared import ROOT
 from tests.tasks_protocol.doors import ERAS
-from tests.tasks_protocol.follower import ABLE, Follower, FollowingWeb
+from tests.tasks_protocol.follower import ABLE, Follower, FollowingPipes, FollowingWeb
 from tests.tasks_protocol.gated import Gated
 from tests.wrap.faults import Wrap, until
 
@@ -155,17 +155,36 @@ def test_a_denied_tool_never_becomes_a_task(gateway: Gateway, book: Book, era: s
     assert book.command("tasks", "list", "--json") == stored
 
 
+@contextmanager
+def behind(book: Book, link: str, over: str, era: str) -> Iterator[Follower]:
+    """A client of the gateway in a program with a link, over HTTP or of its own."""
+    by = (REDACTING[0], link)
+    if over == "http":
+        with Gateway(book.home, book.config, by=by) as gateway, client_of(gateway, era) as client:
+            yield client
+        return
+    words = serve_command(book.home, book.config, by=by)
+    with FollowingPipes(book.home, words=words, modern=era == "modern") as window:
+        if not window.modern:
+            window.hello(ABLE)
+        yield window
+        assert window.oracle.problems == []
+
+
+OVER = pytest.mark.parametrize("over", ["http", "stdio"])
+
+
+@OVER
 @pytest.mark.parametrize("era", ERAS)
-def test_the_tasks_of_a_tool_that_a_link_hides_are_not_readable(tmp_path: Path, era: str) -> None:
+def test_the_tasks_of_a_tool_that_a_link_hides_are_not_readable(
+    tmp_path: Path, era: str, over: str
+) -> None:
     book = Book(tmp_path, sync_budget_s=30)
     with book.gateway() as open_gateway, client_of(open_gateway, era) as client:
         client.prefix = "child__"
         id = client.begin("lookup")
         client.outcome(id)
-    with (
-        Gateway(book.home, book.config, by=(REDACTING[0], "hides-lookup")) as gateway,
-        client_of(gateway, era) as client,
-    ):
+    with behind(book, "hides-lookup", over, era) as client:
         for method in ("tasks/get", "tasks/cancel"):
             assert "task not found" in client.fetch(method, {"taskId": id})["error"]["message"]
         if not client.modern:
@@ -177,3 +196,34 @@ def test_the_tasks_of_a_tool_that_a_link_hides_are_not_readable(tmp_path: Path, 
         assert client.called("child__lookup")["error"] == plain["error"]
     assert id in book.command("tasks", "list", "--json")
     assert SECRET in book.command("tasks", "wait", id)
+
+
+@OVER
+@EACH
+def test_a_link_that_refuses_a_resumed_call_ends_its_task(
+    tmp_path: Path, era: str, kind: str, over: str
+) -> None:
+    book, ready = Book(tmp_path, sync_budget_s=30), tmp_path / "ready"
+    with book.gateway() as open_gateway, client_of(open_gateway, era) as client:
+        client.prefix = f"{kind}__"
+        id = client.begin("lookup", ready=str(ready))
+        assert "not yet" in json.dumps(client.outcome(id))
+    ready.touch()
+    with behind(book, "refuses-lookup", over, era) as client:
+        again = book.resumed(id)
+        refused = json.dumps(client.outcome(again))
+        assert "not today" in refused
+        assert SECRET not in refused + book.command("tasks", "show", again, "--json")
+
+
+@OVER
+@pytest.mark.parametrize("era", ERAS)
+def test_a_promoted_call_of_a_window_passes_the_link(tmp_path: Path, era: str, over: str) -> None:
+    book, gate = Book(tmp_path, sync_budget_s=0.2), tmp_path / "gate"
+    with behind(book, "redacts", over, era) as client:
+        client.able = {}
+        promoted = called(client, "child__plain", gate=str(gate))
+        id = promoted["result"]["structuredContent"]["task_id"]
+        gate.touch()
+        assert text(called(client, "task_status", task_id=id, wait_s=50)) == CLEAN
+        assert SECRET not in book.command("tasks", "show", id, "--json")
