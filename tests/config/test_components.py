@@ -138,8 +138,9 @@ servers = ["calk"]
         "portico.toml:8: components.neither: has neither path nor command; "
         'add path = "file.py" or a command',
         "portico.toml:11: components.typo.pth: unknown key; did you mean path?",
-        "portico.toml:14: components.later.instance: not supported yet; remove it",
-        "portico.toml:15: components.later.grants: not supported yet; remove it",
+        "portico.toml:14: components.later.instance: x is not one of call, session, shared; "
+        "use one of them",
+        "portico.toml:15: components.later.grants: must be a table, not a list",
         "portico.toml:17: components.remote.url: a component has no url; "
         "write it as a server in [servers]",
         "portico.toml:20: components.shared.in_process: is for a path, not a command; remove it",

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from portico.client.client import Client
 from portico.client.connect import connect
 from portico.components.wasm_process import settings_of, wasm_server
+from portico.config.component_grants import ComponentGrants, GuestLimits
 from portico.config.schema import ComponentEntry
 from portico.state.user_secret import FILE_NAME, user_secret
 from portico.upstream.handshake import HandshakeLimits
-from portico.wasm.settings import VARIABLE, Granted, HostSettings, Limits
+from portico.wasm.settings import VARIABLE, HostSettings
 from portico.wires.child_wire import ChildWire, Command
 from tests.wasm import building
 
@@ -52,14 +53,13 @@ def settings(path: Path, folder: Path, **more: Any) -> HostSettings:
     """Return the settings of a worker; `more` are granted, limits, or fields of the settings."""
     place = home(folder)
     known = settings_of(wasm_server(ComponentEntry(name="guest", path=str(path))))
-    limits = {key: more.pop(key) for key in Limits.__struct_fields__ if key in more}
-    granted = {key: more.pop(key) for key in Granted.__struct_fields__ if key in more}
+    limits = {key: more.pop(key) for key in GuestLimits.__struct_fields__ if key in more}
+    granted = {key: more.pop(key) for key in ComponentGrants.__struct_fields__ if key in more}
     return replace(
         known,
         cache=str(place / "cache" / "wasm"),
         state=str(place / "state"),
-        limits=Limits(**limits),
-        granted=Granted(**granted),
+        granted=ComponentGrants(limits=GuestLimits(**limits), **granted),
         **more,
     )
 
@@ -99,3 +99,8 @@ async def said(client: Client, tool: str, /, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     text = str(result["content"][0]["text"])
     return f"failed: {text}" if result.get("isError") else text
+
+
+def trying_guest() -> Path:
+    """Return a component in Python that tries all of WASI, and every function of the host."""
+    return building.python("attacks.py", OWN, "asking", stub_wasi=False)

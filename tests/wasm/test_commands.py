@@ -94,6 +94,42 @@ def test_call_and_inspect_take_a_component(tmp_path: Path, calc: Path) -> None:
     assert (component["kind"], component["grants"]["sandboxed"]) == ("wasm", True)
 
 
+def test_grants_of_a_command_line_are_used_and_printed_back(tmp_path: Path, calc: Path) -> None:
+    (tmp_path / "data").mkdir()
+    grants = ("--grant", "calc:files=data:rw", "--grant", "calc:tools=a*", "--grant=calc:time=5s")
+    shown = ran(tmp_path, "inspect", "calc.wasm", *grants)
+    for line in (f"files={tmp_path / 'data'}:rw", "tools=a*", "time=5s"):
+        assert f"granted   {line}\n" in shown.stdout
+    assert "  add  " in shown.stdout
+    assert "  fail" not in shown.stdout
+    with Piped(portico(tmp_path, "run", str(calc), "--grant", "calc:tools=f*")) as piped:
+        piped.initialize()
+        assert [one["name"] for one in result(piped, "tools/list")["tools"]] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("grant", "why"),
+    [
+        ("calc:files=gone", "there is no such folder"),
+        ("other:files=data", "there is no component 'other'; the components are calc"),
+        ("calc", "write NAME:KEY=VALUE"),
+        ("calc:secrets=key=${NOBODY}", "NOBODY is not set"),
+    ],
+)
+def test_a_wrong_grant_of_a_command_line_is_explained(
+    tmp_path: Path, calc: Path, grant: str, why: str
+) -> None:
+    refused = ran(tmp_path, "inspect", "--static", str(calc), "--grant", grant)
+    assert refused.returncode in (1, 2)
+    assert why in refused.stderr
+
+
+def test_nothing_can_be_granted_to_a_python_component(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(CALC)
+    refused = ran(tmp_path, "inspect", "--static", "plain.py", "--grant", "plain:env=HOME")
+    assert "plain is not sandboxed, so nothing can be granted to it" in refused.stderr
+
+
 def test_no_worker_outlives_a_portico_that_is_killed(tmp_path: Path, calc: Path) -> None:
     with Piped(portico(tmp_path, "run", str(calc))) as piped:
         piped.initialize()

@@ -13,6 +13,7 @@ from portico.cli.inspect_page import chain_rows, show_chain, show_clashes, show_
 from portico.cli.inspected import Inspected, as_data, clashes, described, inspect
 from portico.cli.target import add_options, check_options, run
 from portico.components.aliases import ConfigAliases
+from portico.components.granted import granted
 from portico.components.resolution import (
     components_of,
     default_resolvers,
@@ -42,7 +43,8 @@ def main(argv: list[str]) -> int:
 
         return show_gateway(options)
     resolvers = default_resolvers(ConfigAliases(options.config))
-    components = components_of(asyncio.run(resolve_components(options.component, (), resolvers)))
+    found = components_of(asyncio.run(resolve_components(options.component, (), resolvers)))
+    components = granted(found, options.grant)
     check_options(parser, options, *components)
     if options.verify and any(one.kind != "bundle" for one in components):
         parser.error("--verify is for bundles")

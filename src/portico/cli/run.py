@@ -26,6 +26,7 @@ class _Options(DoorOptions):
         self.prefix = False
         self.shadow: list[str] = []
         self.override: list[str] = []
+        self.grant: list[str] = []
         self.config: str | None = None
         self.watch = self.pull = False
         self.agents = False
@@ -179,7 +180,7 @@ def _options(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.console.argument_types import repeatable
+    from portico.console.argument_types import add_grant, repeatable
     from portico.console.transport_option import add_transport
     from portico.console.usage import Parser
 
@@ -205,6 +206,7 @@ def _parser() -> "Parser":
     repeatable(add, "--shadow", str, "NAME", what)
     what = "use another component in place of the one with this name"
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
+    add_grant(add)
     what = "reload a component when its file or a module beside it is saved"
     add("--watch", action="store_true", help=what)
     parser.add_config()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from portico.components.classify import Component, InvalidArgument, classify
-from portico.console.argument_types import header, pair, repeatable, seconds, valued
+from portico.console.argument_types import add_grant, header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--token", default="", help="a bearer token to send to a URL")
     what = "file with the token (default: PORTICO_TOKEN, if the server requires a token)"
     valued(add, "--token-file", str, "FILE", what)
+    add_grant(add)
     what = "a variable for a command, added to your environment"
     repeatable(add, "--env", pair, "K=V", what)
     what = "timeout for the server to start, list and respond (default 30, 30 and 120)"
@@ -43,13 +44,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def component_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Component:
     """The target as a component; wrong usage ends the command."""
     from portico.components.aliases import ConfigAliases
+    from portico.components.granted import granted
 
     try:
         component = classify(options.target, ConfigAliases(options.config))
     except InvalidArgument as error:
         parser.error(f"TARGET: {error}")
     check_options(parser, options, component)
-    return component
+    return granted([component], options.grant)[0]
 
 
 def check_options(

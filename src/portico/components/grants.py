@@ -50,7 +50,7 @@ def grants_of(
     if component.url:
         return Grants("remote", added=tuple(entry.headers) if entry is not None else ())
     if component.kind == "wasm":
-        return Grants("sandbox", is_sandboxed=True)
+        return Grants("sandbox", is_sandboxed=True, granted=_lines(component))
     if component.kind == "definitions" and not own_process:
         return Grants("none")
     folder = os.getcwd()
@@ -66,3 +66,10 @@ def grants_of(
         is_reduced=entry is not None,
         added=tuple(given),
     )
+
+
+def _lines(component: Component) -> tuple[str, ...]:
+    from portico.components.wasm_process import settings_of
+
+    assert component.entry is not None
+    return settings_of(component.entry).granted.lines()

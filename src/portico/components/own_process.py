@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from portico.components.classify import classify
 from portico.components.wasm_process import wasm_server
+from portico.config.component_grants import ComponentGrants
 from portico.config.paths import state_folder
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.config.trust import check_code
@@ -36,10 +37,22 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
     if found.kind == "wasm" and _is_middleware(found.binary):
         how = "name it in [gateway] links, in place of a component"
         return replace(entry, problem=f"{entry.path}: is middleware, and offers nothing; {how}")
-    if found.kind == "wasm" and entry.in_process:
-        how = "remove in_process: a worker hosts it"
-        return replace(entry, problem=f"{entry.path}: cannot be loaded into this process; {how}")
-    return entry
+    why = _misplaced(entry, is_wasm=found.kind == "wasm")
+    return replace(entry, problem=f"{entry.path}: {why}") if why else entry
+
+
+def _misplaced(entry: ComponentEntry, *, is_wasm: bool) -> str:
+    """Return why a key does not fit the file; empty if all do."""
+    if not is_wasm:
+        if entry.grants == ComponentGrants() and entry.instance == "call":
+            return ""
+        what = "is not sandboxed, so nothing can be granted to it"
+        return f"{what}; remove grants and instance: it has your rights already"
+    if entry.in_process:
+        return "cannot be loaded into this process; remove in_process: a worker hosts it"
+    if entry.env:
+        return "has no environment of its own; write env in its grants instead"
+    return ""
 
 
 def _is_middleware(path: str) -> bool:

@@ -2,9 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from portico.config.component_grants import add_grants
+from portico.config.expand import Sources
 from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.model.errors import PorticoError
@@ -38,6 +41,8 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         cache=os.path.join(cache_folder(), "wasm"),
         state=state_folder(),
         stamp=_stamp(path),
+        granted=entry.grants,
+        instance="call" if entry.instance == "call" else "shared",
     )
     return ServerEntry(
         name=entry.name,
@@ -53,7 +58,8 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         tools=entry.tools,
         timeouts=replace(entry.timeouts, list=max(entry.timeouts.list, _COMPILE_S)),
         instances=entry.instances,
-        sharing=entry.sharing,
+        # The instance of a session is the shared one of a worker for that client alone.
+        sharing="per-client" if entry.instance == "session" else entry.sharing,
         era="modern",
         may_ask=entry.may_ask,
         max_in_flight=entry.max_in_flight,
@@ -61,6 +67,14 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         problem=entry.problem,
         is_sandboxed=True,
     )
+
+
+def with_grants(server: ServerEntry, lines: Iterable[str]) -> ServerEntry:
+    """Return the server of a component that is granted more; raises InvalidGrant, Unresolved."""
+    settings = settings_of(server)
+    sources = Sources(os.environ, os.getcwd())
+    granted = add_grants(lines, sources, settings.granted)
+    return replace(server, env={VARIABLE: replace(settings, granted=granted).encode()})
 
 
 def settings_of(server: ServerEntry) -> HostSettings:

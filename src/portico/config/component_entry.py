@@ -3,14 +3,20 @@
 import os
 import shlex
 import stat
+from collections.abc import Sequence
 from typing import Any
 
+from portico.config.component_grants import (
+    ComponentGrants,
+    InvalidGrant,
+    MissingFolder,
+    add_grants,
+)
 from portico.config.entry import EntryReader
-from portico.config.expand import Sources
+from portico.config.expand import Sources, Unresolved
 from portico.config.problems import Path, Report
 from portico.config.schema import (
     COMPONENT,
-    COMPONENT_LATER,
     ComponentEntry,
     Timeouts,
     ToolFilter,
@@ -19,7 +25,7 @@ from portico.config.schema import (
 from portico.config.values import read_table
 
 _OF_COMMAND = ("args",)
-_OF_PATH = ("handlers", "in_process")
+_OF_PATH = ("handlers", "in_process", "instance", "grants")
 _OF_PROCESS = (
     *("env", "cwd", "folder", "instances", "sharing", "may_ask", "max_in_flight", "max_tools"),
 )
@@ -45,21 +51,20 @@ def read_component(
     for key in ("path", "handlers"):
         if found.get(key):
             found[key] = sources.path(found[key])
+    if not isinstance(found.get("grants"), ComponentGrants):
+        found.pop("grants", None)  # lines that were not parsed: another entry is wanted
     found["tools"] = ToolFilter(**found.get("tools", {}))
     found["timeouts"] = Timeouts(**found.get("timeouts", {}))
     return ComponentEntry(name=name, **found)
 
 
 def _known(report: Report, at: Path, entry: Any) -> Any:
-    """Return the entry without reserved keys, and the key of a server, which are reported."""
+    """Return the entry without the key of a server, which is reported."""
     if not isinstance(entry, dict):
         return entry
-    for key in COMPONENT_LATER:
-        if key in entry:
-            report.wrong((*at, key), "not supported yet", "remove it")
     if "url" in entry:
         report.wrong((*at, "url"), "a component has no url", "write it as a server in [servers]")
-    return {key: one for key, one in entry.items() if key not in (*COMPONENT_LATER, "url")}
+    return {key: one for key, one in entry.items() if key != "url"}
 
 
 def _check_kind(report: Report, at: Path, found: dict[str, Any]) -> None:
@@ -111,6 +116,25 @@ class _ComponentReader(EntryReader):
                 self.found[key] = self.one(at, self.found[key], may_be_reference=False)
                 if self.found[key]:
                     self._check_file(at, self.sources.path(self.found[key]))
+        if "grants" in self.found:
+            self.found["grants"] = self._granted(self.found["grants"])
+
+    def _granted(self, lines: Sequence[tuple[str, str]]) -> ComponentGrants:
+        """Return the grants; a folder or a value that is missing stops only this component."""
+        granted = ComponentGrants()
+        for key, line in lines:
+            at = (*self.key("grants"), key)
+            try:
+                granted = add_grants([line], self.sources, granted)
+            except Unresolved as error:
+                self.referenced.add(at)
+                self.report.wrong(at, error.what, error.remedy)
+            except InvalidGrant as error:
+                if isinstance(error, MissingFolder):
+                    self.referenced.add(at)
+                what, _, remedy = str(error).rpartition("; ")
+                self.report.wrong(at, what, remedy)
+        return granted
 
     def _check_file(self, at: Path, path: str) -> None:
         file = file_of(path)

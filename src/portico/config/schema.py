@@ -8,12 +8,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from portico.config.auth_settings import AuthSettings, auth_table
+from portico.config.component_grants import ComponentGrants
 from portico.config.publishing import Publishing
 from portico.config.values import (
     Reader,
     address,
     choice,
     flag,
+    grants_table,
     integer,
     non_empty,
     number,
@@ -58,8 +60,6 @@ TOP = (
     *OF_PUBLISHING,
     *OF_AGENTS,
 )
-COMPONENT_LATER = ("grants", "instance")
-"""Keys of a component that are reserved, and not supported yet."""
 
 
 class ToolFilter(Struct, frozen=True, kw_only=True):
@@ -175,6 +175,10 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
     """Load the file in the gateway's own process."""
     config: str = ""
     """The config file that has it, if it is a reference."""
+    instance: Annotated[str, choice("call", "session", "shared")] = "call"
+    """How long an instance of a WebAssembly component lives."""
+    grants: Annotated[ComponentGrants, grants_table] = ComponentGrants()
+    """All that a WebAssembly component may use; nothing by default."""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -175,6 +175,21 @@ def table(known: Mapping[str, Reader]) -> Reader:
     return reader
 
 
+def grants_table(report: Report, at: Path, value: Any) -> Any:
+    """A table of grants, as pairs of a key and a line, which are parsed with their component."""
+    from portico.config.component_grants import GRANT_KEYS, grant_lines
+
+    known = dict.fromkeys(GRANT_KEYS, any_value)
+    found: list[tuple[str, str]] = []
+    for key, one in read_table(report, at, value, known).items():
+        lines = grant_lines(key, one)
+        if lines is None:
+            _wrong_type(report, (*at, key), "a string or a list of strings", one)
+        else:
+            found += [(key, line) for line in lines]
+    return found
+
+
 def readers(kind: type[Struct]) -> dict[str, Reader]:
     """The reader of each key of a table, from the annotations of its struct."""
     kinds = [one for one in reversed(kind.__mro__) if "__annotations__" in vars(one)]

@@ -61,3 +61,9 @@ def valued(add: Add, name: str, kind: Kind, metavar: str, what: str, **more: Any
 def repeatable(add: Add, name: str, kind: Kind, metavar: str, what: str) -> None:
     """Add an option that may be given several times."""
     valued(add, name, kind, metavar, f"{what}; repeatable", action="append", default=[])
+
+
+def add_grant(add: Add) -> None:
+    """Add the option that grants something to a sandboxed component."""
+    what = "grant something to a sandboxed component, such as calc:files=DIR:ro or calc:http=HOST"
+    repeatable(add, "--grant", str, "NAME:KEY=VALUE", what)

@@ -32,6 +32,7 @@ class RunOptions(Protocol):
     component: list[str]
     override: list[str]
     config: str | None
+    grant: list[str]
     handlers: str | None
     pull: bool
     prefix: bool
@@ -71,6 +72,10 @@ def composer_of(options: RunOptions) -> Composer:
     bundles = _Bundles()
     found = asyncio.run(resolve_components(options.component, options.override, resolvers, bundles))
     components = with_handlers(components_of(found), options.handlers)
+    if options.grant:
+        from portico.components.granted import granted
+
+        components = granted(components, options.grant)
     enter(components)
     if options.watch:
         options.builds = _builds(found)

@@ -8,13 +8,13 @@ import msgspec
 from wasmtime import WasmtimeError
 from wasmtime.component import Variant
 
+from portico.config.component_grants import ComponentGrants
 from portico.model.errors import PorticoError
 from portico.wasm.call_client import CallClient
 from portico.wasm.handler_protocol import CHANGED, LOG, PROGRESS, UPDATED
 from portico.wasm.host_interfaces import HostFunction
 from portico.wasm.refused import Refused
 from portico.wasm.running_call import CallEnded, current_call
-from portico.wasm.settings import Granted
 
 T = TypeVar("T")
 _PACKAGE = "portico:mcp/"
@@ -22,7 +22,7 @@ _KINDS = ("tools", "resources", "prompts")
 _NO_SESSION = "the client of this call has no session"
 
 
-def client_functions(granted: Granted) -> Mapping[tuple[str, str], HostFunction]:
+def client_functions(granted: ComponentGrants) -> Mapping[tuple[str, str], HostFunction]:
     """Return the functions by interface and name."""
     told, kept = f"{_PACKAGE}notifications", f"{_PACKAGE}session"
     return {

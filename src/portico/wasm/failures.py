@@ -7,8 +7,8 @@ from portico.model.errors import PorticoError
 if TYPE_CHECKING:
     from wasmtime import WasmtimeError
 
+    from portico.config.component_grants import GuestLimits
     from portico.wasm.running_call import RunningCall
-    from portico.wasm.settings import Limits
 
 _MAX_SHOWN = 400
 
@@ -40,7 +40,7 @@ class GuestFailure(PorticoError):
         return cls(f"{what}; grant a larger output, or ask for less")
 
 
-def failure_of(error: "WasmtimeError", call: "RunningCall", limits: "Limits") -> GuestFailure:
+def failure_of(error: "WasmtimeError", call: "RunningCall", limits: "GuestLimits") -> GuestFailure:
     """Return the failure for an error of wasmtime."""
     text = str(error)
     code = getattr(error, "code", None)
@@ -48,7 +48,9 @@ def failure_of(error: "WasmtimeError", call: "RunningCall", limits: "Limits") ->
         why = f"took longer than {limits.time_s:g} s; grant more time, or ask for less"
         return GuestFailure(why)
     if "exceeds memory limits" in text:
-        return GuestFailure(f"needs more memory than the {limits.memory_mb} MB that are granted")
+        return GuestFailure(f"needs more memory than the {limits.memory_mb:g} MB that are granted")
+    if "fuel allocated for hostcalls" in text:
+        return GuestFailure("passed more data to its host than one call may; ask for less")
     if "call stack exhausted" in text:
         return GuestFailure("overflowed its stack")
     if code is not None:

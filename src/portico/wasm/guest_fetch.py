@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.auth.address_rule import AddressRule
+from portico.config.component_grants import ANY
 from portico.http1.errors import Http1Error
 from portico.http1.headers import header_problem
 from portico.http1.pool import Pool
@@ -105,7 +106,7 @@ class GuestFetch:
 
 def is_granted(origin: Origin, grant: str) -> bool:
     """True if a grant covers an origin; without a port it covers the standard ports."""
-    if grant == "any":
+    if grant == ANY:
         return True
     host, port = split_host(grant)
     if port is None:

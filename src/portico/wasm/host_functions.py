@@ -6,11 +6,11 @@ from typing import Any
 from wasmtime import WasmtimeError
 from wasmtime.component import Variant
 
+from portico.config.component_grants import ComponentGrants
 from portico.wasm.host_interfaces import HostFunction
 from portico.wasm.own_wit import VERSION
 from portico.wasm.refused import Refused
 from portico.wasm.running_call import current_call
-from portico.wasm.settings import Granted
 
 _PACKAGE = "portico:mcp/"
 
@@ -20,7 +20,7 @@ def is_own_import(interface: str) -> bool:
     return interface.startswith(_PACKAGE) and interface.endswith(f"@{VERSION}")
 
 
-def host_functions(granted: Granted) -> Mapping[tuple[str, str], HostFunction]:
+def host_functions(granted: ComponentGrants) -> Mapping[tuple[str, str], HostFunction]:
     """Return the functions by interface and name."""
     from portico.wasm.guest_fetch import GuestFetch
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wasmtime import Store, WasiConfig, WasmtimeError
 from wasmtime.component import Linker
 
+from portico.config.component_grants import ANY
 from portico.model.errors import PorticoError
 from portico.wasm.client_functions import client_functions
 from portico.wasm.detect import detect
@@ -27,7 +28,6 @@ TICK_S = 0.05
 _MAX_TABLE, _MAX_INSTANCES, _MAX_TABLES, _MAX_MEMORIES = 200_000, 400, 200, 8
 _WASI = ("wasi:io/", "wasi:clocks/", "wasi:cli/", "wasi:filesystem/", "wasi:random/")
 _SOCKETS, _HTTP = "wasi:sockets/", "wasi:http/"
-ANY = "any"
 
 
 class UnknownImport(PorticoError):
@@ -67,7 +67,7 @@ class LoadedComponent:
         settings = self.settings
         store = Store(self.engine)
         store.set_limits(
-            memory_size=settings.limits.memory_mb * MB,
+            memory_size=int(settings.limits.memory_mb * MB),
             table_elements=_MAX_TABLE,
             instances=_MAX_INSTANCES,
             tables=_MAX_TABLES,

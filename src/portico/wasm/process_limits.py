@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from portico.wasm.settings import MB, HostSettings
 
-_BASE_MB = 512
+_BASE_MB = 384
 """Python, wasmtime, stacks of threads, and values on their way."""
 _WATCH_S = 0.1
 _MAX_FILES = 1024
@@ -21,7 +21,7 @@ _MAX_FILES = 1024
 def memory_limit(settings: HostSettings) -> int:
     """Return how many bytes a worker may use: its own, and all instances of its component."""
     limits = settings.limits
-    return (_BASE_MB + limits.memory_mb * limits.concurrency) * MB
+    return int((_BASE_MB + limits.memory_mb * limits.concurrency) * MB)
 
 
 def limit_process(settings: HostSettings) -> None:

@@ -1,5 +1,6 @@
 """One call of a guest, as its thread and the functions of the host see it."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,9 @@ T = TypeVar("T")
 
 Outside = Callable[["RunningCall", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 _TAIL = 4096
+_NOTES = ("note: ", "thread ", "stack backtrace")
+"""How lines begin that a compiler's runtime adds to the reason."""
+_EXCEPTION = r"[\w.]*(Error|Exception|Interrupt|Warning)\b"
 _local = threading.local()
 
 
@@ -73,9 +77,11 @@ class RunningCall:
 
     @property
     def stderr(self) -> str:
-        """The last line that the guest wrote to its stderr."""
-        lines = self._tail.decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+        """The reason that the guest wrote to its stderr: its last exception, or its last line."""
+        text = self._tail.decode(errors="replace").strip()
+        lines = [line.strip() for line in text.splitlines() if not line.startswith(_NOTES)]
+        named = [line for line in lines if re.match(_EXCEPTION, line)]
+        return (named or lines or [""])[-1]
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work of the host on the event loop, and wait for it; raises TimeoutError."""

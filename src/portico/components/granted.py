@@ -1,0 +1,43 @@
+"""The grants of a command line: `--grant NAME:KEY=VALUE` for a sandboxed component."""
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from portico.components.classify import Component, ComponentError, InvalidArgument
+from portico.components.wasm_process import with_grants
+from portico.config.component_grants import InvalidGrant
+from portico.config.expand import Unresolved
+from portico.model.wording import close_matches, did_you_mean, printable
+
+
+def granted(components: Sequence[Component], grants: Iterable[str]) -> list[Component]:
+    """Return the components with more grants; raises ComponentError."""
+    found = {one.name: one for one in components}
+    for grant in grants:
+        name, colon, line = grant.partition(":")
+        if not colon or "=" not in line:
+            shown = printable(grant.partition("=")[0])[:80]
+            raise InvalidArgument(f"--grant {shown}: write NAME:KEY=VALUE, as calc:files=DIR:ro")
+        if name not in found:
+            near = did_you_mean(close_matches(name, found))
+            hint = near or f"the components are {', '.join(found)}"
+            raise ComponentError(f"--grant: there is no component {name[:80]!r}; {hint}")
+        found[name] = _with(found[name], line)
+    return list(found.values())
+
+
+def _with(component: Component, line: str) -> Component:
+    entry = component.entry
+    if component.kind != "wasm" or entry is None:
+        what = "is not sandboxed, so nothing can be granted to it"
+        raise ComponentError(f"--grant: {component.name} {what}; it has your rights already")
+    try:
+        return replace(component, entry=with_grants(entry, [line]))
+    except InvalidGrant as error:
+        raise ComponentError(f"--grant {component.name}:{error}") from None
+    except Unresolved as error:
+        key = line.partition("=")[0]
+        raise ComponentError(
+            f"--grant {component.name}:{key}: {error.what}; {error.remedy}"
+        ) from None
