@@ -22,6 +22,7 @@ TABLES = {
     "serve": "bench.tables.serve",
     "chain": "bench.tables.chain",
     "components": "bench.tables.components",
+    "wasm": "bench.tables.wasm",
     "windows": "bench.tables.windows",
     "agents": "bench.tables.agents",
     "tasks": "bench.tables.tasks",

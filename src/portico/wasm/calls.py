@@ -16,6 +16,7 @@ from wasmtime import WasmtimeError
 from portico.wasm.failures import GuestFailure, failure_of
 from portico.wasm.guest import Capability
 from portico.wasm.loaded import TICK_S, LoadedComponent
+from portico.wasm.process_limits import trim_memory
 from portico.wasm.running_call import RunningCall
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ T = TypeVar("T")
 _MAX_OUTSIDE = 256
 GRACE_S = 1.0
 """How long after its deadline a guest may take to be interrupted, before it is stuck."""
+_IDLE_S = 1.0
+"""How long after the last call unused memory goes back to the system."""
 Result = Mapping[str, object] | None
 
 
@@ -51,6 +54,7 @@ class Calls:
         self._running: set[asyncio.Future[Result]] = set()
         self._abandoned: asyncio.Future[GuestFailure] = asyncio.Future()
         self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
 
     async def answer(
         self,
@@ -129,8 +133,19 @@ class Calls:
     def _ended(self, work: "asyncio.Future[Result]") -> None:
         self._running.discard(work)
         self._clock.end()
+        if not self._running:
+            self._trim_when_idle()
         if not work.cancelled():
             work.exception()  # otherwise it is reported as never read
+
+    def _trim_when_idle(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_IDLE_S, self._trim)
+
+    def _trim(self) -> None:
+        self._timer = None
+        if not self._running:
+            trim_memory()
 
     async def close(self, within_s: float, why: GuestFailure) -> None:
         """Start no more calls, and fail those that do not end in time."""

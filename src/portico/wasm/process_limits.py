@@ -4,11 +4,15 @@ An address-space limit would keep wasmtime from making any memory, since it rese
 each. Memory that can be written is limited instead, and what is in use is watched.
 """
 
+import ctypes
+import gc
 import os
 import resource
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from portico.wasm.settings import MB, HostSettings
 
@@ -35,6 +39,14 @@ def limit_process(settings: HostSettings) -> None:
         _, hard = resource.getrlimit(kind)
         least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (least, least))
+
+
+def trim_memory() -> None:
+    """Return unused memory to the system, where that is possible."""
+    gc.collect()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library has no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def watch_memory(settings: HostSettings, exceeded: Callable[[], object]) -> None:

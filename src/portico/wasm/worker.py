@@ -28,7 +28,7 @@ from portico.wasm.binary import MAX_SIZE, NotAComponent, outline
 from portico.wasm.detect import declared_kinds
 from portico.wasm.failures import GuestFailure
 from portico.wasm.middleware import HandlerProvider
-from portico.wasm.process_limits import limit_process, memory_limit, watch_memory
+from portico.wasm.process_limits import limit_process, memory_limit, trim_memory, watch_memory
 from portico.wasm.provider import ComponentProvider
 from portico.wasm.settings import MB, VARIABLE, HostSettings, decode_settings
 from portico.wasm.worker_pipes import WorkerPipes, left_by_last_worker
@@ -113,6 +113,8 @@ class Worker:
         self._calls = Calls(loaded, self._on_stuck)
         self._handler.load(loaded.found.handler, self._calls, self._values)
         await self._provider.load(loaded, self._calls, self._values)
+        self._data = b""  # it is in memory a second time, as code
+        trim_memory()
         self._ready.set()
 
     def _give_up(self, why: PorticoError) -> NoReturn:
