@@ -53,8 +53,9 @@ def in_project(project: Path, *command: str) -> str:
 
 def works(folder: Path, target: str | Path, kind: str) -> None:
     """Use what a project of this kind offers."""
+    slowly = ("--timeout", str(4 * WAIT_S))  # it may be compiled first
     if kind == "tools":
-        ran = portico(folder, "call", str(target), "welcome", '{"name": "Ada"}')
+        ran = portico(folder, "call", *slowly, str(target), "welcome", '{"name": "Ada"}')
         assert ran.stdout.strip() == "Welcome, Ada!", ran.stderr
         return
     (folder / "behind.py").write_text(BEHIND)
@@ -65,7 +66,6 @@ def works(folder: Path, target: str | Path, kind: str) -> None:
         assert "private keys stay on this machine" in said
         return
     server = f"{sys.executable} -m portico run {target}"
-    slowly = ("--timeout", str(4 * WAIT_S))  # it may be compiled first
     found = json.loads(portico(folder, "inspect", server, *slowly, "--json").stdout)
     if kind == "prompts":
         assert [one["name"] for one in found["prompts"]] == ["introduction"]

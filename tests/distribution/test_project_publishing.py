@@ -6,17 +6,29 @@ from pathlib import Path
 import pytest
 
 from portico.authoring.scaffold import KINDS
-from tests.authoring.test_new import done, works
+from tests.authoring.test_new import build, done, with_tools, works
 from tests.distribution.rigs import Home, docker_registry
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_python_project_is_pushed_pulled_and_run_by_digest(tmp_path: Path, kind: str) -> None:
+PROJECTS = [
+    *(("python", kind) for kind in KINDS),
+    *((lang, kind) for lang in ("js", "python-wasm") for kind in ("tools", "resources", "prompts")),
+]
+
+
+@pytest.mark.parametrize(("lang", "kind"), PROJECTS)
+def test_a_project_is_pushed_pulled_and_run_by_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lang: str, kind: str
+) -> None:
     author, user = Home(tmp_path / "author"), Home(tmp_path / "user")
     project, bundle = author.folder / "hello-it", author.folder / "made.portico"
-    done(author.folder, "new", "hello-it", "--kind", kind, "-o", project)
+    if lang != "python":
+        monkeypatch.setenv("PATH", with_tools()["PATH"])
+    done(author.folder, "new", "hello-it", "--lang", lang, "--kind", kind, "-o", project)
+    if lang != "python":
+        build(project)
     done(author.folder, "compose", project, "-o", bundle)
     with docker_registry(tmp_path / "registry") as registry:
         digest = author.write(registry.host).ok("push", bundle, "team:hello@1.0")["digest"]
@@ -27,7 +39,8 @@ def test_a_python_project_is_pushed_pulled_and_run_by_digest(tmp_path: Path, kin
     there.mkdir(parents=True)
     for name in ("portico.toml", "portico.lock"):
         (there / name).write_text((user.folder / name).read_text())
-    done(user.folder, "approve", "--yes", pinned)
+    if lang == "python":  # a sandboxed component needs no approval
+        done(user.folder, "approve", "--yes", pinned)
     is_tool = kind == "tools"
     works(user.folder, f"{sys.executable} -m portico run {pinned}" if is_tool else pinned, kind)
 
