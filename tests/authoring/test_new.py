@@ -126,7 +126,7 @@ def build(project: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lang", ["js", "python-wasm"])
 def test_a_compiled_project_builds_passes_its_test_and_lasts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lang: str, kind: str
@@ -180,7 +180,6 @@ def test_what_a_language_needs_is_named_before_anything_is_written(
         (["new", "a b"], "'a b' is not a valid name; try a-b"),
         (["new", "3d"], "3d cannot be the name of a module; begin it with a letter"),
         (["new", "x1", "--version", "9"], "made for python@9, and this Portico knows python@1"),
-        (["new", "x1", "--lang", "js", "--kind", "middleware"], "has no --kind middleware yet"),
         (["new", "x1", "-o", "FULL"], "the folder is not empty; give another with -o, or --force"),
         (["new", "x1", "-o", "FILE"], "a file; give another folder with -o"),
     ],

@@ -15,12 +15,10 @@ from portico.bundles.interfaces import INTERFACES
 from portico.console.render import Screen
 from portico.console.usage import Parser
 
-_COMPILED = ("tools", "resources", "prompts")
-"""The kinds of components that WebAssembly can be; middleware is not run yet."""
 LANGUAGES = {
     "python": Language("python", python_files),
-    "js": Language("portico:mcp", javascript_files, javascript_needs, _COMPILED),
-    "python-wasm": Language("portico:mcp", python_wasm_files, python_wasm_needs, _COMPILED),
+    "js": Language("portico:mcp", javascript_files, javascript_needs),
+    "python-wasm": Language("portico:mcp", python_wasm_files, python_wasm_needs),
 }
 
 

@@ -38,7 +38,6 @@ class Language(Struct, frozen=True):
     """Returns the text of each file by its path."""
     needs: Callable[[], str] = lambda: ""
     """Returns what is missing here, and a remedy; empty for nothing."""
-    kinds: tuple[str, ...] = KINDS
 
 
 def check_project(project: NewProject, language: Language, lang: str) -> None:
@@ -53,10 +52,6 @@ def check_project(project: NewProject, language: Language, lang: str) -> None:
     if module in sys.stdlib_module_names or module == "portico":
         how = f"choose another, such as my-{project.name}"
         raise PorticoError(f"{project.name} is a module that exists already; {how}")
-    if project.kind not in language.kinds:
-        other = ", ".join(language.kinds)
-        how = f"use --lang python, or one of {other}"
-        raise PorticoError(f"--lang {lang} has no --kind {project.kind} yet; {how}")
     check_interface(project.interface, "--version")
     missing = language.needs()
     if missing:

@@ -315,7 +315,7 @@ use nothing but what it is granted. It was made for the interface INTERFACE, whi
 ```
 STEPS
 portico inspect NAME.wasm                    # show what it offers
-portico run --watch .                        # serve it over stdio, and build it when you save
+portico run --watch SERVED # serve it over stdio, and build it when you save
 portico compose . -o NAME.portico            # write it to one file that runs elsewhere
 ```
 
@@ -376,6 +376,8 @@ def _filled(project: NewProject, files: Mapping[str, str]) -> Mapping[str, str]:
         "VERSION": version,
         "NAME": project.name,
         "KIND": project.kind,
+        # The column of the comments, after `portico run --watch `.
+        "SERVED": (". SERVER.py" if project.kind == "middleware" else ".").ljust(24),
     }
     found = {**files, "wit/component.wit": _WORLD.replace("WORLD", _WORLDS[project.kind])}
     for word, value in known.items():
