@@ -60,7 +60,8 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         instances=entry.instances,
         # The instance of a session is the shared one of a worker for that client alone.
         sharing="per-client" if entry.instance == "session" else entry.sharing,
-        era="modern",
+        # All clients share the connection of a modern server.
+        era="legacy" if entry.instance == "session" else "modern",
         may_ask=entry.may_ask,
         max_in_flight=entry.max_in_flight,
         max_tools=entry.max_tools,
