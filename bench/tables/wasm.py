@@ -53,7 +53,6 @@ _ABOUT = (
     "The start is that of the process until its first answer, with compiled code on disk.",
     f"In parallel: {_PARALLEL} workers of JavaScript components, each called by a client of its "
     "own.",
-    "The cost of a middleware in WebAssembly is not measured: there is none yet.",
 )
 
 
