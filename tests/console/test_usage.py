@@ -61,7 +61,7 @@ def test_words_behind_two_dashes_are_no_options(capsys: pytest.CaptureFixture[st
     ("typed", "said"),
     [
         ("servers ad", "ACTION cannot be 'ad'; did you mean add?"),
-        ("servers fly", "ACTION cannot be 'fly'; choose list, add, remove"),
+        ("servers fly", "ACTION cannot be 'fly'; choose from list, add, remove"),
         ("serve --expose sarch", "--expose cannot be 'sarch'; did you mean search?"),
         ("serve --port 80", "there is no option --port; use --http [HOST:]PORT"),
         ("run x.py --host 0.0.0.0", "there is no option --host; use --http [HOST:]PORT"),

@@ -115,7 +115,7 @@ class Parser(argparse.ArgumentParser):
         if (found := _NO_CHOICE.fullmatch(message)) is not None:
             choices = re.findall(r"'([^']*)'|([^\s',]+)", found[3])
             names = [quoted or plain for quoted, plain in choices]
-            hint = did_you_mean(close_matches(found[2], names)) or f"choose {', '.join(names)}"
+            hint = did_you_mean(close_matches(found[2], names)) or f"choose from {', '.join(names)}"
             message = f"{found[1]} cannot be {found[2][:40]!r}; {hint}"
         elif (found := _NO_VALUE.fullmatch(message)) is not None:
             option = found[1]
