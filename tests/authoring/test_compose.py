@@ -437,7 +437,7 @@ def test_a_full_disk_changes_nothing(folder: Path) -> None:
         (lambda f: None, ["calc.py", "-o", "none/out"], "there is no folder", 1),
         (lambda f: None, ["calc.py", "-o", "out", "-t", "http:0"], "is not stdio, http or", 2),
         (lambda f: None, ["-o", "out"], "give a COMPONENT, or a profile with -p", 2),
-        (lambda f: None, ["ns:calc", "-o", "out"], "a reference to a registry", 1),
+        (lambda f: None, ["ns:calc", "-o", "out"], "there is no default registry", 1),
         (lambda f: (f / "bad.py").write_text("def ("), ["bad.py", "-o", "out"], "SyntaxError", 1),
         (lambda f: (f / "e.portico").touch(), ["e.portico", "-o", "out"], "the file is empty", 1),
         (lambda f: (f / "e.portico").mkdir(), ["e.portico", "-o", "out"], "a folder, not a", 1),

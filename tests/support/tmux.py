@@ -45,7 +45,9 @@ def tmux(folder: Path, cwd: Path, environ: Mapping[str, str]) -> Iterator[Tmux]:
     if shutil.which("tmux") is None:
         unavailable("tmux is not there")
     full = {**os.environ, **environ, "TERM": "xterm-256color", "ENV": "", "PS1": "$ "}
-    terminal = Tmux(folder / "tmux", {key: one for key, one in full.items() if key != "TMUX"})
+    # Not one name for all: a server that was told to end may still listen at its socket.
+    socket = folder / f"tmux-{os.urandom(2).hex()}"
+    terminal = Tmux(socket, {key: one for key, one in full.items() if key != "TMUX"})
     size = ("-x", "150", "-y", "60", "-c", str(cwd))
     terminal.run("new-session", "-d", *size, "/bin/sh")
     try:
