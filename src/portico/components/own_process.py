@@ -28,17 +28,26 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
             from portico.components.registry_resolver import find_pulled
 
             pulled = find_pulled(entry.config, entry.oci)
-            # A bundle is run by its reference, by which its approval is remembered.
-            return replace(entry, path=pulled.path) if pulled.kind == "component" else entry
-        check_code(entry.files)
+            if pulled.kind != "component":
+                # A bundle is run by its reference, by which its approval is remembered.
+                return _fitting(entry, is_wasm=False)
+            entry = replace(entry, path=pulled.path)
+        else:
+            check_code(entry.files)
         found = classify(entry.path)
     except PorticoError as error:
         return replace(entry, problem=str(error))
     if found.kind == "wasm" and _is_middleware(found.binary):
         how = "name it in [gateway] links, in place of a component"
-        return replace(entry, problem=f"{entry.path}: is middleware, and offers nothing; {how}")
-    why = _misplaced(entry, is_wasm=found.kind == "wasm")
-    return replace(entry, problem=f"{entry.path}: {why}") if why else entry
+        what = f"{entry.oci or entry.path}: is middleware, and offers nothing"
+        return replace(entry, problem=f"{what}; {how}")
+    return _fitting(entry, is_wasm=found.kind == "wasm")
+
+
+def _fitting(entry: ComponentEntry, *, is_wasm: bool) -> ComponentEntry:
+    """Return the entry; with a problem if a key does not fit the file."""
+    why = _misplaced(entry, is_wasm=is_wasm)
+    return replace(entry, problem=f"{entry.oci or entry.path}: {why}") if why else entry
 
 
 def _misplaced(entry: ComponentEntry, *, is_wasm: bool) -> str:

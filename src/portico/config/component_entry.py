@@ -25,7 +25,9 @@ from portico.config.schema import (
 from portico.config.values import read_table
 
 _OF_COMMAND = ("args",)
-_OF_PATH = ("handlers", "in_process", "instance", "grants")
+_OF_PATH = ("handlers", "in_process")
+_OF_FILE = ("instance", "grants")
+"""Keys that a file has, here or in a registry."""
 _OF_PROCESS = (
     *("env", "cwd", "folder", "instances", "sharing", "may_ask", "max_in_flight", "max_tools"),
 )
@@ -79,6 +81,8 @@ def _check_kind(report: Report, at: Path, found: dict[str, Any]) -> None:
         _reject(report, at, found, _OF_PATH, f"is for a path, not {what}")
         if "oci" in found:
             _reject(report, at, found, _OF_COMMAND, "is for a command, not a reference")
+        else:
+            _reject(report, at, found, _OF_FILE, "is for a path, not a command")
     else:
         _reject(report, at, found, _OF_COMMAND, "is for a command, not a path")
         if found.get("in_process"):
