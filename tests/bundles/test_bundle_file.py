@@ -283,6 +283,31 @@ def test_an_inner_bundle_may_not_need_more_than_its_parent(tmp_path: Path) -> No
         assert "'inner/shell' needs command 'sh -c true', which the bundle around it" in why
 
 
+def test_an_inner_bundle_may_not_want_other_grants_than_its_parent(tmp_path: Path) -> None:
+    file = {"parts/0/sums.wasm": b"\0asm"}
+    sums = BundledComponent(
+        name="sums",
+        kind="wasm",
+        interface="component@1",
+        file="parts/0/sums.wasm",
+        grants=("files=/data:ro", "http=example.com"),
+    )
+    inner = contents(file, (sums,))
+    data = bundle_bytes(inner, file)
+    wishes = inner_wishes("inner", inner)
+    good, files = nested(data, wishes)
+    write_bundle(str(tmp_path / "good.portico"), bundle_bytes(good, files))
+    assert wish_lines(verify(tmp_path / "good.portico").wishes) == [
+        "inner/sums: gets files=/data:ro",
+        "inner/sums: gets http=example.com",
+    ]
+    narrower = replace(wishes[0], value=("files=/data/public:ro",))
+    for wrong in (wishes[1:], [narrower, wishes[1]]):
+        bad, files = nested(data, wrong)
+        why = refusal(tmp_path, raw(encoded(bad), list(files.items())))
+        assert "'inner/sums' needs grant 'files=/data:ro', which the bundle around it" in why
+
+
 def test_bundles_nest_eight_deep(tmp_path: Path) -> None:
     data, found = bundle_bytes(contents(), FILES), contents()
     for _ in range(8):

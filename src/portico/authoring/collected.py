@@ -24,6 +24,7 @@ from portico.bundles.interfaces import newest
 from portico.components.analyze import SourceFacts, analyze, files_beside
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.project import project_of
+from portico.components.wasm_process import settings_of
 from portico.model.errors import PorticoError
 from portico.state.files import read
 from portico.state.report import report
@@ -46,14 +47,22 @@ class CollectedBundle:
         components: Sequence[Component],
         *,
         overridden: Mapping[str, str],
+        grants: Mapping[str, Sequence[str]] | None = None,
         transport: str,
         name: str = "",
         prefixed: bool = False,
         shadows: Sequence[str] = (),
     ) -> bytes:
-        """Return the bytes of the bundle; `overridden` has what each override replaced."""
+        """Return the bytes of the bundle; `overridden` has what each override replaced.
+
+        `grants` are those that its components want, by name.
+        """
         found = tuple(
-            replace(self._described(one), overrides=overridden.get(one.name, ""))
+            replace(
+                self._described(one),
+                overrides=overridden.get(one.name, ""),
+                grants=tuple((grants or {}).get(one.name, ())),
+            )
             for one in components
         )
         contents = BundleContents(
@@ -117,6 +126,9 @@ class CollectedBundle:
             self._add(f"{path}.toml")
         file = self._add(path)
         exports = wasm_exports(self._files[file], component.label)
+        if component.entry is not None and settings_of(component.entry).granted.lines():
+            what = "its grants of the config are not in the bundle"
+            report(f"{component.name}: {what}; name those that it wants with --grant")
         return BundledComponent(
             name=component.name,
             kind="wasm",

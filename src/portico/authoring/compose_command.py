@@ -12,14 +12,17 @@ from portico.authoring.collected import CollectedBundle
 from portico.bundles.bundle_reader import open_bundle_file
 from portico.bundles.bundle_writer import write_bundle
 from portico.bundles.contents import BundleError
+from portico.bundles.wanted_grants import check_wanted
 from portico.components.aliases import ConfigAliases
 from portico.components.classify import Component, ComponentError
+from portico.components.granted import named_grants
 from portico.components.resolution import (
     components_of,
     default_resolvers,
     resolve_components,
     with_handlers,
 )
+from portico.config.component_grants import InvalidGrant
 from portico.config.problems import suggestion
 from portico.console.argument_types import repeatable
 from portico.console.bundle_approval import accept_bundle
@@ -43,6 +46,7 @@ def main(argv: list[str]) -> int:
     data = CollectedBundle().compose(
         components,
         overridden=overridden,
+        grants=_wanted(components, options.grant),
         transport=options.transport or options.t or "stdio",
         name=options.name or "",
         prefixed=options.prefix,
@@ -90,6 +94,19 @@ def _components(options: argparse.Namespace) -> tuple[list[Component], dict[str,
     return components, {name: os.path.basename(before[name].argument) for name in names}
 
 
+def _wanted(components: Sequence[Component], grants: Sequence[str]) -> dict[str, list[str]]:
+    """Return the grants that components want, by name; raises ComponentError."""
+    found: dict[str, list[str]] = {}
+    for name, line in named_grants(components, grants):
+        try:
+            check_wanted(line)
+        except InvalidGrant as error:
+            raise ComponentError(f"--grant {name}:{error}") from None
+        if line not in found.setdefault(name, []):
+            found[name].append(line)
+    return found
+
+
 def _transport(text: str) -> str:
     if not re.fullmatch(_TRANSPORT, text) or int(text.partition(":")[2] or 1) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not stdio, http or http:PORT")
@@ -116,6 +133,8 @@ def _parser() -> Parser:
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
     what = "the components of a profile, before the others; repeatable"
     add("-p", "--profile", action="append", default=[], metavar="PROFILE", help=what)
+    what = "a grant that a sandboxed component wants where it runs, such as calc:files=~/notes:ro"
+    repeatable(add, "--grant", str, "NAME:KEY=VALUE", what)
     add("--handlers", metavar="FILE", help="Python file with the functions for a definitions file")
     what = "name each tool after its component, such as calc__add"
     add("--prefix", action="store_true", help=what)

@@ -74,6 +74,7 @@ class BundledComponent(
     variables: tuple[str, ...] = ()
     """The names of environment variables that its server needs."""
     grants: tuple[str, ...] = ()
+    """The grants that a sandboxed component wants, as `--grant` takes them."""
     requires: tuple[str, ...] = ()
     """The modules that must be installed."""
     is_middleware: bool = False
@@ -215,6 +216,21 @@ def _check_component(one: BundledComponent, files: set[str]) -> None:
         raise BundleError(f"{what} has no URL, or one too many")
     if one.kind in ("python", "definitions", "wasm"):
         check_interface(one.interface, what)
+    if one.grants:
+        _check_grants(one)
+
+
+def _check_grants(one: BundledComponent) -> None:
+    from portico.bundles.wanted_grants import check_wanted  # most bundles want none
+
+    if one.kind != "wasm":
+        raise BundleError(f"{shown(one.name)} wants grants, and is not sandboxed")
+    for line in one.grants:
+        try:
+            check_wanted(line)
+        except PorticoError as error:
+            what = f"{shown(one.name)} wants a grant that is not valid"
+            raise BundleError(f"{what}: {error}") from None
 
 
 def _check_transport(transport: str, files: set[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file, unpacked
-from portico.bundles.contents import BundleContents, BundledComponent, BundleError
+from portico.bundles.contents import BundleContents, BundledComponent
 from portico.components.classify import Component, classify
 from portico.components.resolver import RequestedComponent
 from portico.config.names import valid_name
@@ -133,11 +133,14 @@ def component_of(one: BundledComponent, folder: str) -> Component:
 
 
 def _wasm(one: BundledComponent, path: str) -> Component:
-    """Return a sandboxed component."""
-    if one.grants:
-        what = f"{one.name} requires {', '.join(one.grants)}"
-        raise BundleError(f"{what}: this Portico gives no grants to bundles; update it")
-    return replace(classify(path), name=one.name)
+    """Return a sandboxed component with the grants that it wants, which were approved."""
+    component = replace(classify(path), name=one.name)
+    if not one.grants:
+        return component
+    from portico.components.granted import granted
+
+    lines = [f"{one.name}:{line}" for line in one.grants]
+    return granted([component], lines, "the wanted grant")[0]
 
 
 def _command(one: BundledComponent, folder: str) -> Component:

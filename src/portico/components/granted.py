@@ -1,6 +1,6 @@
 """The grants of a command line: `--grant NAME:KEY=VALUE` for a sandboxed component."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -11,8 +11,20 @@ from portico.config.expand import Unresolved
 from portico.model.wording import close_matches, did_you_mean, printable
 
 
-def granted(components: Sequence[Component], grants: Iterable[str]) -> list[Component]:
-    """Return the components with more grants; raises ComponentError."""
+def granted(
+    components: Sequence[Component], grants: Iterable[str], option: str = "--grant"
+) -> list[Component]:
+    """Return the components with more grants; raises ComponentError, which names the option."""
+    found = {one.name: one for one in components}
+    for name, line in named_grants(components, grants):
+        found[name] = _with(found[name], line, option)
+    return list(found.values())
+
+
+def named_grants(
+    components: Sequence[Component], grants: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the component's name and the grant of each; raises ComponentError."""
     found = {one.name: one for one in components}
     for grant in grants:
         name, colon, line = grant.partition(":")
@@ -23,21 +35,24 @@ def granted(components: Sequence[Component], grants: Iterable[str]) -> list[Comp
             near = did_you_mean(close_matches(name, found))
             hint = near or f"the components are {', '.join(found)}"
             raise ComponentError(f"--grant: there is no component {name[:80]!r}; {hint}")
-        found[name] = _with(found[name], line)
-    return list(found.values())
+        if found[name].kind == "bundle":
+            how = "compose it again with them"
+            raise ComponentError(f"--grant: {name} is a bundle, which names its own grants; {how}")
+        if found[name].kind != "wasm":
+            what = "is not sandboxed, so nothing can be granted to it"
+            raise ComponentError(f"--grant: {name} {what}; it has your rights already")
+        yield name, line
 
 
-def _with(component: Component, line: str) -> Component:
+def _with(component: Component, line: str, option: str) -> Component:
     entry = component.entry
-    if component.kind != "wasm" or entry is None:
-        what = "is not sandboxed, so nothing can be granted to it"
-        raise ComponentError(f"--grant: {component.name} {what}; it has your rights already")
+    assert entry is not None, "a sandboxed component is a server"
     try:
         return replace(component, entry=with_grants(entry, [line]))
     except InvalidGrant as error:
-        raise ComponentError(f"--grant {component.name}:{error}") from None
+        raise ComponentError(f"{option} {component.name}:{error}") from None
     except Unresolved as error:
         key = line.partition("=")[0]
         raise ComponentError(
-            f"--grant {component.name}:{key}: {error.what}; {error.remedy}"
+            f"{option} {component.name}:{key}: {error.what}; {error.remedy}"
         ) from None

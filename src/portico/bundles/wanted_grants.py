@@ -1,0 +1,38 @@
+"""The grants that a bundle wants for a sandboxed component: they mean the same wherever it runs."""
+
+import re
+
+from portico.config.component_grants import InvalidGrant, add_grants
+from portico.config.expand import Sources
+from portico.model.wording import printable
+from portico.process.environment import looks_secret
+
+_ELSEWHERE = r"\$\{(?:(?!:-)[^}])+\}|file:(?!//).+|keyring:.+"
+"""A value that is not in the bundle: not even as a default."""
+_FROM_ROOT = ("/", "~/", "${")
+
+
+def check_wanted(line: str) -> None:
+    """Raise InvalidGrant unless this grant may be in a bundle."""
+    key, _, value = line.partition("=")
+    name, is_set, text = value.partition("=")
+    if key == "files":
+        _check_folder(value)
+        return  # it need not exist here
+    if key in ("env", "config", "secrets") and is_set:
+        is_secret = key == "secrets" or looks_secret(name)
+        if is_secret and not re.fullmatch(_ELSEWHERE, text, re.DOTALL):
+            what = f"{key}={printable(name)[:80]}: its value would be in the bundle"
+            raise InvalidGrant(f"{what}; write ${{NAME}}, keyring:NAME or file:PATH as the value")
+        text = "x"  # what it refers to need not be set here
+    elif key == "env":
+        text = "x"
+    given = f"{key}={name}={text}" if text else line
+    add_grants([given], Sources({}, "/"))
+
+
+def _check_folder(value: str) -> None:
+    # A relative one would be another folder wherever it is run.
+    if not value.startswith(_FROM_ROOT):
+        what = f"files={printable(value)[:80]}: depends on the folder in which it is run"
+        raise InvalidGrant(f"{what}; write the whole path, or begin with ~/ or ${{NAME}}/")
