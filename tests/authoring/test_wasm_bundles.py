@@ -114,7 +114,7 @@ def test_wanted_grants_are_given_once_they_are_approved(
     assert not (data / "new.txt").exists()
     monkeypatch.delenv("KEY")
     said = tried(away, "secret", name="key")
-    assert "the wanted grant trying:secrets: KEY is not set; set it" in said
+    assert "the required grant trying:secrets: KEY is not set; set it" in said
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_a_grant_that_cannot_be_in_a_bundle_is_refused(folder: Path, grant: str,
     [
         ("wasm", "files=.", "depends on the folder in which it is run"),
         ("wasm", "everything=yes", "everything: not a grant"),
-        ("definitions", "http=any", "'sums' wants grants, and is not sandboxed"),
+        ("definitions", "http=any", "'sums' requires grants, and is not sandboxed"),
     ],
 )
 def test_a_bundle_that_wants_a_wrong_grant_is_refused(kind: Any, grant: str, why: str) -> None:

@@ -128,7 +128,7 @@ class CollectedBundle:
         exports = wasm_exports(self._files[file], component.label)
         if component.entry is not None and settings_of(component.entry).granted.lines():
             what = "its grants of the config are not in the bundle"
-            report(f"{component.name}: {what}; name those that it wants with --grant")
+            report(f"{component.name}: {what}; name those that it requires with --grant")
         return BundledComponent(
             name=component.name,
             kind="wasm",

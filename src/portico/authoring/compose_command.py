@@ -133,7 +133,9 @@ def _parser() -> Parser:
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
     what = "the components of a profile, before the others; repeatable"
     add("-p", "--profile", action="append", default=[], metavar="PROFILE", help=what)
-    what = "a grant that a sandboxed component wants where it runs, such as calc:files=~/notes:ro"
+    what = (
+        "a grant that a sandboxed component requires where it runs, such as calc:files=~/notes:ro"
+    )
     repeatable(add, "--grant", str, "NAME:KEY=VALUE", what)
     add("--handlers", metavar="FILE", help="Python file with the functions for a definitions file")
     what = "name each tool after its component, such as calc__add"

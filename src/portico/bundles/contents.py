@@ -224,12 +224,12 @@ def _check_grants(one: BundledComponent) -> None:
     from portico.bundles.wanted_grants import check_wanted  # most bundles want none
 
     if one.kind != "wasm":
-        raise BundleError(f"{shown(one.name)} wants grants, and is not sandboxed")
+        raise BundleError(f"{shown(one.name)} requires grants, and is not sandboxed")
     for line in one.grants:
         try:
             check_wanted(line)
         except PorticoError as error:
-            what = f"{shown(one.name)} wants a grant that is not valid"
+            what = f"{shown(one.name)} requires a grant that is not valid"
             raise BundleError(f"{what}: {error}") from None
 
 

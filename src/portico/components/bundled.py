@@ -140,7 +140,7 @@ def _wasm(one: BundledComponent, path: str) -> Component:
     from portico.components.granted import granted
 
     lines = [f"{one.name}:{line}" for line in one.grants]
-    return granted([component], lines, "the wanted grant")[0]
+    return granted([component], lines, "the required grant")[0]
 
 
 def _command(one: BundledComponent, folder: str) -> Component:
