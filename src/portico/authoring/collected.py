@@ -55,7 +55,7 @@ class CollectedBundle:
     ) -> bytes:
         """Return the bytes of the bundle; `overridden` has what each override replaced.
 
-        `grants` are those that its components want, by name.
+        `grants` are those that its components require, by name.
         """
         found = tuple(
             replace(

@@ -95,7 +95,7 @@ def _components(options: argparse.Namespace) -> tuple[list[Component], dict[str,
 
 
 def _wanted(components: Sequence[Component], grants: Sequence[str]) -> dict[str, list[str]]:
-    """Return the grants that components want, by name; raises ComponentError."""
+    """Return the grants that components require, by name; raises ComponentError."""
     found: dict[str, list[str]] = {}
     for name, line in named_grants(components, grants):
         try:

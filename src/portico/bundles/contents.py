@@ -74,7 +74,7 @@ class BundledComponent(
     variables: tuple[str, ...] = ()
     """The names of environment variables that its server needs."""
     grants: tuple[str, ...] = ()
-    """The grants that a sandboxed component wants, as `--grant` takes them."""
+    """The grants that a sandboxed component requires, as `--grant` takes them."""
     requires: tuple[str, ...] = ()
     """The modules that must be installed."""
     is_middleware: bool = False
@@ -221,7 +221,7 @@ def _check_component(one: BundledComponent, files: set[str]) -> None:
 
 
 def _check_grants(one: BundledComponent) -> None:
-    from portico.bundles.wanted_grants import check_wanted  # most bundles want none
+    from portico.bundles.wanted_grants import check_wanted  # most bundles require none
 
     if one.kind != "wasm":
         raise BundleError(f"{shown(one.name)} requires grants, and is not sandboxed")

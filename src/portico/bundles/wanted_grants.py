@@ -1,4 +1,4 @@
-"""The grants that a bundle wants for a sandboxed component: they mean the same wherever it runs."""
+"""The grants that a bundle requires for a sandboxed component, the same wherever it runs."""
 
 import re
 
@@ -24,7 +24,7 @@ def check_wanted(line: str) -> None:
         if is_secret and not re.fullmatch(_ELSEWHERE, text, re.DOTALL):
             what = f"{key}={printable(name)[:80]}: its value would be in the bundle"
             raise InvalidGrant(f"{what}; write ${{NAME}}, keyring:NAME or file:PATH as the value")
-        text = "x"  # what it refers to need not be set here
+        text = "x"  # variables and files need not exist here
     elif key == "env":
         text = "x"
     given = f"{key}={name}={text}" if text else line

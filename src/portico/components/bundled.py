@@ -133,7 +133,7 @@ def component_of(one: BundledComponent, folder: str) -> Component:
 
 
 def _wasm(one: BundledComponent, path: str) -> Component:
-    """Return a sandboxed component with the grants that it wants, which were approved."""
+    """Return a sandboxed component with the grants that it requires, which were approved."""
     component = replace(classify(path), name=one.name)
     if not one.grants:
         return component
