@@ -18,6 +18,7 @@ from portico.state import files
 HELPER_S = 20.0
 _MAX_CONFIG = 1024 * 1024
 _MAX_ANSWER = 64 * 1024
+_DRAIN_S = 2.0
 _HELPER = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _IDENTITY = "<token>"
 """The user name of an identity token."""
@@ -179,4 +180,9 @@ async def _run(program: str, host: str, environ: Mapping[str, str]) -> tuple[int
     finally:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, 9)  # also what it started
+        # A pipe that is full is not read to its end, for which `wait` waits.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_S):
+                while child.stdout is not None and await child.stdout.read(65536):
+                    pass
         await child.wait()
