@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 PROJECTS = [
     *(("python", kind) for kind in KINDS),
-    *((lang, kind) for lang in ("js", "python-wasm") for kind in ("tools", "resources", "prompts")),
+    *((lang, kind) for lang in ("js", "python-wasm") for kind in KINDS),
 ]
 
 
