@@ -18,8 +18,8 @@ _RATIO, _MEMORY_MB = 1.5, 30
 _OURS, _ORAS = "portico pull", "oras 0.2.43"
 _ABOUT = (
     "The client alone, in a new process with an empty cache: its imports are not counted, the "
-    "transfer from docker-registry on this machine is. Portico also compares the digest, writes "
-    "the file to disk for good (fsync) and locks the tag; oras does none of these.",
+    "transfer from docker-registry on this machine is. Portico also compares the digest and "
+    "pins the tag; oras does neither.",
     "Memory is the growth of the largest resident size, from after the imports to the end.",
 )
 _PEAK = """
