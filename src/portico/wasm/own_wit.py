@@ -119,7 +119,7 @@ def own_capabilities(
             what = f"exports {export}, but Portico knows portico:mcp@{VERSION}"
             raise UnknownOwnVersion(f"{what}; build the component for that version")
         if name == MIDDLEWARE:
-            skipped.append((export, "is middleware, which is not run yet"))
+            skipped.append((export, "is middleware without the function handle"))
         elif name == interface or interface not in _INTERFACES:
             skipped.append((export, "is not an interface that Portico calls"))
         else:
