@@ -94,11 +94,12 @@ run: setup ## a gateway over several real servers, to look at and to add to a cl
 	$(BIN)/python -m examples.demo
 
 .PHONY: check
-check: .venv/.stamp ## lint, formatting, types and import contracts, in seconds
+check: .venv/.stamp ## lint, formatting, types and import contracts, in seconds; advice on wording
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-logo
+	-@$(BIN)/python -m tools.wording --most 10
 
 .PHONY: unit
 unit: .venv/.stamp ## the fast tests only
@@ -141,10 +142,6 @@ bench-fleet: setup ## measure tokens and start in front of 21 real servers
 .PHONY: bench-windows
 bench-windows: setup ## count the processes of five windows over the same servers
 	$(BIN)/python -m bench.windows
-
-.PHONY: messages
-messages: .venv/.stamp ## write docs/messages.md: every text that people and models read
-	$(BIN)/python -m tools.messages
 
 .PHONY: fuzz
 fuzz: MINUTES ?= 10

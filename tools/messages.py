@@ -1,10 +1,8 @@
-"""Writes docs/messages.md: every text of the source that a user, an operator or a model can read.
+"""Finds every text of the source that a user, an operator or a model can read.
 
 The source is parsed, never run. A text is found in two ways. Either it reaches a sink: a call, a
 key or a name of the tables below, or an exception; there single words count too. Or it looks like
 a text: it has a letter and a space. The tables also name everything that is left out, and why.
-
-.venv/bin/python -m tools.messages
 """
 
 import ast
@@ -12,13 +10,11 @@ import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "portico"
-TARGET = ROOT / "docs" / "messages.md"
 
 _KINDS = {
     "error": "error_response refusal overloaded error_result failure wrong problem error busy "
@@ -79,21 +75,6 @@ SHOWN_TOO = frozenset(("join", "format", "clean", "str", "ljust", "encode", "nex
 """Calls whose arguments are shown where their result is."""
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _LETTER = re.compile(r"[^\W\d_]")
-_PAGE = """\
-# Messages
-
-Every text that Portico shows to a person or a model, by the file that holds it. `make messages`
-writes this page from the source, and a test compares the two. A word in braces stands for a value,
-and `{a|b}` for either of two. An error reads *what failed: why; what to do next*.
-
-| kind | where it is read |
-|---|---|
-| error | in an error: of a call, a request, a command, a config or a definition |
-| report | on stderr, in the log, or in the output of a command |
-| help | in `--help` |
-| model | in the title or description of a tool or argument |
-| text | in one of the others; the call that shows it is elsewhere |
-"""
 
 
 class Text(NamedTuple):
@@ -128,20 +109,6 @@ def texts_of(files: Mapping[str, str]) -> Iterator[Text]:
     calls = {**dict.fromkeys(_exceptions(trees.values()), "error"), **CALLS}
     for file, tree in trees.items():
         yield from dict.fromkeys(_Reader(file, tree, calls).read(tree))
-
-
-def page() -> str:
-    """The whole page."""
-    parts = [_PAGE]
-    for package, of_package in groupby(texts(), lambda text: text.package):
-        by_file = [(file, list(rows)) for file, rows in groupby(of_package, lambda t: t.file)]
-        if package != by_file[0][0]:
-            parts.append(f"## {package}\n")
-        for file, rows in by_file:
-            level = "##" if package == file else "###"
-            lines = "\n".join(f"{row.kind:<7} {row.words}" for row in rows)
-            parts.append(f"{level} {file}\n\n```text\n{lines}\n```\n")
-    return "\n".join(parts)
 
 
 def _exceptions(trees: Iterable[ast.Module]) -> set[str]:
@@ -340,8 +307,3 @@ def _name(node: ast.AST) -> str:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
     return ""
-
-
-if __name__ == "__main__":
-    TARGET.write_text(page(), encoding="utf-8")
-    print(TARGET.relative_to(ROOT))

@@ -1,15 +1,14 @@
-"""Finds wording that a native engineer would not use, in messages, docstrings and comments.
+"""Advice: wording that a native engineer would not use, in messages, docstrings and comments.
 
-.venv/bin/python -m tools.wording [PACKAGE]
+.venv/bin/python -m tools.wording [--most NUMBER] [PACKAGE ...]
 """
 
+import argparse
 import ast
 import io
 import re
-import sys
 import tokenize
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tools.messages import Text, sources, texts
@@ -74,11 +73,6 @@ def check(given: Iterable[Text]) -> list[Found]:
     return found
 
 
-def counts(found: Iterable[Found]) -> dict[str, int]:
-    """How many there are in each package."""
-    return dict(sorted(Counter(each.text.package for each in found).items()))
-
-
 def prose() -> Iterator[Text]:
     """Every docstring and comment of the source."""
     for file, source in sources().items():
@@ -91,15 +85,22 @@ def prose() -> Iterator[Text]:
                 yield Text(file, "comment", token.string.lstrip("#: "))
 
 
-def main(packages: list[str]) -> None:
-    """Print the messages with such wording, and how many there are of everything."""
-    messages = check(texts())
-    for each in messages:
-        if not packages or each.text.package in packages:
-            print(each)
-    print("messages:", counts(messages))
-    print("docstrings and comments:", counts(check(prose())))
+def advice(found: Sequence[Found], most: int | None = None) -> str:
+    """How many texts were found, and the first of them."""
+    return "\n".join((f"wording to improve: {len(found)}", *map(str, found[:most])))
+
+
+def main() -> None:
+    """Print the texts with such wording, messages first."""
+    parser = argparse.ArgumentParser(description="Find wording to avoid.")
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="only in this one")
+    parser.add_argument("--most", type=int, help="print only so many")
+    given = parser.parse_args()
+    found = check([*texts(), *prose()])
+    if given.packages:
+        found = [each for each in found if each.text.package in given.packages]
+    print(advice(found, given.most))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,26 +1,15 @@
-"""The page of messages is that of the source, and its wording gets no worse."""
+"""The texts of the source are found, and those with wording to avoid are listed as advice."""
 
-import re
 from textwrap import dedent
 
 import pytest
 
-from tests.docs.pages import text_of
-from tools.messages import CALLS, LEFT_OUT, NAMES, page, sources, texts, texts_of
-from tools.wording import Found, check, counts, prose
-
-ALLOWED: dict[str, int] = {}
-"""Messages with wording to avoid, by package. These numbers only go down."""
-ALLOWED_PROSE = 0
-"""Docstrings and comments with wording to avoid. This number only goes down."""
+from tools.messages import Text, texts_of
+from tools.wording import advice, check
 
 
 def _found(source: str) -> list[tuple[str, str]]:
     return [(text.kind, text.words) for text in texts_of({"x.py": dedent(source)})]
-
-
-def test_the_page_lists_the_messages_of_the_source() -> None:
-    assert text_of("docs/messages.md") == page(), "run `make messages`"
 
 
 def test_an_f_string_shows_its_placeholders_and_its_choices() -> None:
@@ -62,21 +51,11 @@ def test_a_string_that_nobody_reads_is_left_out(source: str) -> None:
     assert _found(source) == []
 
 
-@pytest.mark.parametrize("name", [*CALLS, *NAMES, *LEFT_OUT])
-def test_every_name_in_the_tables_is_in_the_source(name: str) -> None:
-    assert any(re.search(rf"\b{name}\b", source) for source in sources().values())
+def test_advice_counts_all_texts_and_shows_the_first() -> None:
+    texts = [Text("a.py", "error", words) for words in ("it is no file", "it was told", "it fails")]
+    text = advice(check(texts), most=1)
+    assert text == 'wording to improve: 2\na.py: it is no file\n    write "is not a ..."'
 
 
-def _listed(found: list[Found]) -> str:
-    return "\n".join(map(str, found))
-
-
-def test_messages_are_worded_as_the_style_asks() -> None:
-    found = check(texts())
-    more = {name for name, count in counts(found).items() if count > ALLOWED.get(name, 0)}
-    assert not more, _listed([each for each in found if each.text.package in more])
-
-
-def test_docstrings_and_comments_are_worded_no_worse_than_before() -> None:
-    found = check(prose())
-    assert len(found) <= ALLOWED_PROSE, _listed(found)
+def test_names_in_quotes_and_placeholders_are_not_wording() -> None:
+    assert check([Text("a.py", "error", "`asked` is not set: {who said}")]) == []

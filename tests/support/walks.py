@@ -1,6 +1,6 @@
 """Walks: which modules a request enters and which functions it calls, counted in real processes.
 
-`python -m tests.support.walks` prints each of them, and its row in CONTRIBUTING.
+`python -m tests.support.walks` prints each of them.
 """
 
 import http.client
@@ -53,12 +53,6 @@ class Walk:
         self.name = name
         self.calls = calls
         """A module and a function each."""
-
-    @property
-    def row(self) -> str:
-        """The row of CONTRIBUTING that shows it."""
-        modules = ", ".join(f"`{module.replace('.', '/')}.py`" for module in self.modules)
-        return f"| {self.name} | {modules} |"
 
     @property
     def modules(self) -> list[str]:
@@ -202,8 +196,7 @@ def main() -> None:
     for walk in (listing, executing, budgeted, executing_wrongly, library):
         with TemporaryDirectory(prefix="portico-") as folder:
             walks.append(walk(Path(folder)))
-    rows = "\n".join(walk.row for walk in walks)
-    sys.stdout.write("\n\n".join([*map(str, walks), rows]) + "\n")
+    sys.stdout.write("\n\n".join(map(str, walks)) + "\n")
 
 
 if __name__ == "__main__":
