@@ -14,7 +14,8 @@ from portico.auth.address_rule import is_global
 from portico.client.client import Client
 from portico.config.component_grants import GrantedFolder
 from tests.support.shared import unavailable
-from tests.wasm.hosting import hosted, said, trying_guest
+from tests.wasm.hosting import WAIT_S, hosted, said, trying_guest
+from tests.wrap.faults import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wasm-sandbox")]
 
@@ -108,10 +109,32 @@ async def test_a_python_guest_that_misbehaves_fails_in_words(tmp_path: Path) -> 
         assert await said(client, "cancelled") == "False"
 
 
-async def test_a_cancelled_call_is_told_to_its_guest_and_ends(tmp_path: Path) -> None:
-    async with guest(tmp_path, time_s=20.0, concurrency=1) as client:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(client.call_tool("sleep", {"seconds": 3}), 1)
+async def test_a_cancelled_call_is_told_to_its_guest_and_ends(tmp_path: Path, data: Path) -> None:
+    told, granted = data / "told.txt", (GrantedFolder(str(data), str(data), is_writable=True),)
+    async with guest(tmp_path, files=granted, time_s=10 * WAIT_S, concurrency=1) as client:
+        call = asyncio.create_task(client.call_tool("until_cancelled", {"path": str(told)}))
+        assert await asyncio.to_thread(until, told.exists)
+        call.cancel()
+        assert await said(client, "add", a=1, b=2) == "3"
+    assert told.read_text() == "cancelled"
+
+
+async def test_a_cancelled_call_does_not_wait_for_a_site(tmp_path: Path) -> None:
+    contacted = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        contacted.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    granted = {"http": (f"127.0.0.1:{port}",), "time_s": 10 * WAIT_S, "concurrency": 1}
+    async with server, guest(tmp_path, **granted) as client:
+        call = asyncio.create_task(fetched(client, f"http://127.0.0.1:{port}/"))
+        await contacted.wait()
+        call.cancel()
         assert await said(client, "add", a=1, b=2) == "3"
 
 

@@ -4,17 +4,26 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from portico.client.client import Client
 from portico.model.errors import McpError, TargetError
-from tests.wasm.hosting import attacking_guest, hosted, own_guest, process_of, said
+from tests.wasm.hosting import WAIT_S, attacking_guest, hosted, own_guest, process_of, said
 from tests.wasm.wat_guests import CLASHING, IMPORTING, SLEEPER, written
 
 
 def environment_names(pid: int) -> set[bytes]:
     raw = Path(f"/proc/{pid}/environ").read_bytes()
     return {part.partition(b"=")[0] for part in raw.split(b"\0") if part}
+
+
+async def cancelled(client: Client, tool: str, /, **arguments: Any) -> None:
+    """Call a tool that does not end, and cancel the call once its guest runs."""
+    call = asyncio.create_task(client.call_tool(tool, arguments))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(call, 0.5)
 
 
 def describe(source: Path, text: str) -> None:
@@ -130,12 +139,26 @@ async def test_a_call_that_ends_with_a_stuck_one_says_so(tmp_path: Path) -> None
         assert await said(client, "add", a=3, b=4) == "7"
 
 
-async def test_a_cancelled_call_frees_its_place_when_its_guest_ends(tmp_path: Path) -> None:
-    async with hosted(attacking_guest(), tmp_path, time_s=2.0, concurrency=1) as client:
-        loop = asyncio.create_task(client.call_tool("loop"))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(loop, 0.5)
+async def test_a_cancelled_call_ends_long_before_its_time(tmp_path: Path) -> None:
+    async with hosted(attacking_guest(), tmp_path, time_s=10 * WAIT_S, concurrency=1) as client:
+        await cancelled(client, "loop")
         assert await said(client, "add", a=1, b=2) == "3"
+
+
+async def test_a_cancelled_call_of_a_shared_instance_costs_only_its_state(tmp_path: Path) -> None:
+    limits = {"time_s": 10 * WAIT_S, "instance": "shared"}
+    async with hosted(attacking_guest(), tmp_path, **limits) as client:
+        assert [await said(client, "count") for _ in range(2)] == ["1", "2"]
+        await cancelled(client, "loop")
+        assert await said(client, "count") == "1"
+
+
+async def test_a_cancelled_call_that_sleeps_in_wasi_costs_no_other_call(tmp_path: Path) -> None:
+    source = written(SLEEPER, tmp_path)
+    async with hosted(source, tmp_path, time_s=10 * WAIT_S, concurrency=2) as client:
+        beside = asyncio.create_task(said(client, "sleep", ms=6_000))
+        await cancelled(client, "sleep", ms=3_000)
+        assert await beside == "6000"
 
 
 async def test_a_worker_has_no_environment_but_its_settings_and_its_mark(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from wasmtime import WasmtimeError
 
 from portico.wasm.failures import GuestFailure, failure_of
 from portico.wasm.guest import Capability
-from portico.wasm.loaded import TICK_S, LoadedComponent
+from portico.wasm.loaded import LoadedComponent
 from portico.wasm.process_limits import trim_memory
 from portico.wasm.running_call import RunningCall
 
@@ -27,6 +27,8 @@ T = TypeVar("T")
 _MAX_OUTSIDE = 256
 GRACE_S = 1.0
 """How long after its deadline a guest may take to be interrupted, before it is stuck."""
+_TICK_S = 0.05
+"""How often the epoch of the engine advances while guests run."""
 _IDLE_S = 1.0
 """How long after the last call unused memory goes back to the system."""
 Result = Mapping[str, object] | None
@@ -173,8 +175,6 @@ class Calls:
             return self._loaded.enter(call)
         if self._kept is None:
             self._kept = self._loaded.enter(call)
-        else:
-            self._loaded.limit_time(self._kept.store, call)
         return self._kept
 
 
@@ -212,5 +212,5 @@ class _EpochClock:
 
     def _tick(self) -> None:
         while self._wake.wait():
-            time.sleep(TICK_S)
+            time.sleep(_TICK_S)
             self._engine.increment_epoch()

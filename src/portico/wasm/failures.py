@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from portico.wasm.running_call import RunningCall
 
 _MAX_SHOWN = 400
+INTERRUPTED = "interrupted by the host"
+"""The error of a guest that the host ended."""
 
 
 class GuestFailure(PorticoError):
@@ -44,7 +46,7 @@ def failure_of(error: "WasmtimeError", call: "RunningCall", limits: "GuestLimits
     """Return the failure for an error of wasmtime."""
     text = str(error)
     code = getattr(error, "code", None)
-    if "wasm trap: interrupt" in text:
+    if INTERRUPTED in text:
         why = f"took longer than {limits.time_s:g} s; grant more time, or ask for less"
         return GuestFailure(why)
     if "exceeds memory limits" in text:

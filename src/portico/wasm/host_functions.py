@@ -10,7 +10,7 @@ from portico.config.component_grants import ComponentGrants
 from portico.wasm.host_interfaces import HostFunction
 from portico.wasm.own_wit import VERSION
 from portico.wasm.refused import Refused
-from portico.wasm.running_call import current_call
+from portico.wasm.running_call import CallEnded, current_call
 
 _PACKAGE = "portico:mcp/"
 
@@ -54,6 +54,8 @@ def _answering(function: Callable[[str], str]) -> HostFunction:
             return Variant("err", str(error))
         except TimeoutError:
             return Variant("err", "the time of the call is over")
+        except CallEnded:
+            return Variant("err", "the call was cancelled")
         except Exception as error:  # noqa: BLE001
             # wasmtime-py keeps any other exception in a place that all threads share.
             raise WasmtimeError(f"the host failed: {type(error).__name__}") from None

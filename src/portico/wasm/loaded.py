@@ -14,6 +14,7 @@ from portico.wasm.detect import detect
 from portico.wasm.exports import EnteredInstance, Exports
 from portico.wasm.host_functions import host_functions, is_own_import
 from portico.wasm.host_interfaces import define_imports, define_wasmcp_imports, is_wasmcp
+from portico.wasm.interrupts import end_with_call
 from portico.wasm.settings import MB, HostSettings
 from portico.wasm.sidecar import read_sidecar
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from portico.wasm.running_call import RunningCall
 
-TICK_S = 0.05
-"""How often the epoch of the engine advances while a guest runs."""
 _MAX_TABLE, _MAX_INSTANCES, _MAX_TABLES, _MAX_MEMORIES = 200_000, 400, 200, 8
 _WASI = ("wasi:io/", "wasi:clocks/", "wasi:cli/", "wasi:filesystem/", "wasi:random/")
 _SOCKETS, _HTTP = "wasi:sockets/", "wasi:http/"
@@ -76,13 +75,8 @@ class LoadedComponent:
         store.set_wasi(self._wasi(call))
         if ANY in settings.granted.http:
             store.set_wasi_http()
-        self.limit_time(store, call)
+        end_with_call(store)
         return self.exports.enter(store, self._linker.instantiate(store, self._component))
-
-    def limit_time(self, store: Store, call: "RunningCall") -> None:
-        """End the guest of this store at the deadline of a call."""
-        call.renew = lambda: store.set_epoch_deadline(int(call.left_s / TICK_S) + 2)
-        call.renew()
 
     def _wasi(self, call: "RunningCall") -> WasiConfig:
         wasi = WasiConfig()

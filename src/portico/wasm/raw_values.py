@@ -1,6 +1,6 @@
 """Moves checked values to a guest, and a guest's values back, in the memory of wasmtime's C API.
 
-This is the only module that uses private names of wasmtime-py (`wasmtime._ffi`). Its public
+This module and `interrupts.py` alone use private names of wasmtime-py (`wasmtime._ffi`). Its public
 conversion looks up every type in every call, takes a value of `variant { a(u32), b(bool) }`,
 or of a variant with an option inside, for the wrong case, and moves bytes one by one. The pinned
 version of wasmtime and the round trips of the tests keep this module honest.

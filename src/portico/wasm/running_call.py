@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Outside = Callable[["RunningCall", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
+CANCELLED_S = 1.0
+"""How long a guest may still compute once its call was cancelled, to end by itself."""
 _TAIL = 4096
 _NOTES = ("note: ", "thread ", "stack backtrace")
 """How lines begin that a compiler's runtime adds to the reason."""
@@ -48,10 +50,7 @@ class RunningCall:
         """True while it has one of the places of the component."""
         self.ended_by: BaseException | None = None
         """Why the guest was ended, such as by a question that ends the round."""
-        self.renew: Callable[[], object] = _nothing
-        """Sets the time of the guest again, after it has waited."""
-        self.is_cancelled = False
-        """True once its client has cancelled it, or disconnected."""
+        self._cancelled_at: float | None = None
         self._tail = bytearray()
 
     def __enter__(self) -> "RunningCall":
@@ -61,9 +60,17 @@ class RunningCall:
 
     def __exit__(self, *_: object) -> None:
         _local.call = None
-        # It refers to the store, which refers to this call: the memory of a guest must not wait
-        # for the cycle collector.
-        self.renew = _nothing
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once its client has cancelled it, or disconnected."""
+        return self._cancelled_at is not None
+
+    @property
+    def is_over(self) -> bool:
+        """True once its guest must not compute any longer."""
+        at = self._cancelled_at
+        return not self.left_s or (at is not None and time.monotonic() > at + CANCELLED_S)
 
     @property
     def left_s(self) -> float:
@@ -84,12 +91,13 @@ class RunningCall:
         return (named or lines or [""])[-1]
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work of the host on the event loop, and wait for it; raises TimeoutError."""
+        """Run work of the host on the event loop, and wait for it; raises TimeoutError and
+        CallEnded."""
         import asyncio
 
         done: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return done.result(self.left_s)
+            return self._result(done, self.left_s)
         except TimeoutError:
             done.cancel()
             raise
@@ -100,26 +108,24 @@ class RunningCall:
 
         assert self._outside is not None
         done: Future[T] = asyncio.run_coroutine_threadsafe(self._outside(self, work), self._loop)
+        return self._result(done)
+
+    def _result(self, done: Future[T], within_s: float | None = None) -> T:
         self._waiting = done
         try:
             if self.is_cancelled:
                 done.cancel()
-            return done.result()
+            return done.result(within_s)
         except CancelledError:
             raise CallEnded from None
         finally:
             self._waiting = None
-            self.renew()
 
     def cancel(self) -> None:
         """Note that the client has cancelled it, and end what it waits for."""
-        self.is_cancelled = True
+        self._cancelled_at = time.monotonic()
         if self._waiting is not None:
             self._waiting.cancel()
-
-
-def _nothing() -> None:
-    """Nothing has to be renewed."""
 
 
 def current_call() -> RunningCall:

@@ -53,6 +53,13 @@ def loop() -> str:
         pass
 
 
+def until_cancelled(path: str) -> str:
+    write(path, "running")
+    while not call.cancelled():
+        pass
+    return write(path, "cancelled")
+
+
 def recurse() -> str:
     return str(recurse())
 
@@ -69,6 +76,7 @@ TOOLS: dict[str, Callable[..., str]] = {
     "grow": grow,
     "loop": loop,
     "recurse": recurse,
+    "until_cancelled": until_cancelled,
     "huge": lambda size: "x" * size,
     "exit": lambda: os._exit(3),
     "add": lambda a, b: str(a + b),
