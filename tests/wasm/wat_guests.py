@@ -51,6 +51,15 @@ IMPORTING = """
 """
 """Imports what nobody has."""
 
+EXPORTING = """
+(component
+  (core module $m (func (export "f") (result i32) (i32.const 1)))
+  (core instance $i (instantiate $m))
+  (func $f (result u32) (canon lift (core func $i "f")))
+  (instance $one FUNCTIONS)
+  (export "INTERFACE" (instance $one)))
+"""
+
 CLASHING = """
 (component
   (core module $m (func (export "f") (result i32) (i32.const 1)))
@@ -62,6 +71,17 @@ CLASHING = """
   (export "acme:two/api@1.0.0" (instance $two)))
 """
 """Two functions whose tools would have one name."""
+
+
+def importing(interface: str) -> str:
+    """Return a component that imports a function of an interface."""
+    return IMPORTING.replace("acme:db/store@1.0.0", interface)
+
+
+def exporting(interface: str, *functions: str) -> str:
+    """Return a component whose functions of an interface all return a number."""
+    exports = " ".join(f'(export "{name}" (func $f))' for name in functions)
+    return EXPORTING.replace("INTERFACE", interface).replace("FUNCTIONS", exports)
 
 
 def written(text: str, folder: Path, name: str = "guest") -> Path:

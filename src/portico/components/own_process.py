@@ -35,9 +35,10 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
         else:
             check_code(entry.files)
         found = classify(entry.path)
+        is_link = found.kind == "wasm" and _is_middleware(found.binary)
     except PorticoError as error:
         return replace(entry, problem=str(error))
-    if found.kind == "wasm" and _is_middleware(found.binary):
+    if is_link:
         how = "name it in [gateway] links, in place of a component"
         what = f"{entry.oci or entry.path}: is middleware, and offers nothing"
         return replace(entry, problem=f"{what}; {how}")

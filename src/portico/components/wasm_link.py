@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from portico.components.analyze import SourceFacts
 from portico.components.classify import Component, ComponentError
 from portico.components.handler_link import HandlerLink
 from portico.components.handler_worker import HandlerWorker
@@ -10,14 +11,29 @@ from portico.config.schema import ServerEntry
 from portico.model.types import Link
 from portico.state.stderr import STDERR
 from portico.upstream.configured_address import address
-from portico.wasm.binary import MAX_SIZE, outline
+from portico.wasm.binary import NotAComponent, outline, read_component
 from portico.wasm.handler_protocol import is_handler
+from portico.wasm.own_wit import UnknownOwnVersion, check_version
 
 
 def is_middleware(path: str) -> bool:
-    """True if a component handles requests on their way, instead of offering something."""
-    with open(path, "rb") as file:
-        return any(map(is_handler, outline(file.read(MAX_SIZE)).exports))
+    """True if a component handles requests on their way, instead of offering something.
+
+    Raises ComponentError for a file that is damaged, and for a handler of an unknown version.
+    """
+    try:
+        handlers = [*filter(is_handler, outline(read_component(path)).exports)]
+        for name in handlers:
+            check_version("exports", name)
+        return bool(handlers)
+    except (NotAComponent, UnknownOwnVersion) as error:
+        raise ComponentError(f"{path}: {error}") from None
+
+
+def binary_facts(component: Component) -> SourceFacts:
+    """Return what the file of a component shows without being run; raises ComponentError."""
+    is_link = component.kind == "wasm" and is_middleware(component.binary)
+    return SourceFacts(links=("handle",) if is_link else (), may_have_server=not is_link)
 
 
 def middleware_of(component: Component) -> tuple[Link, ...]:

@@ -16,6 +16,8 @@ _IMPORTS, _EXPORTS = 10, 11
 _PLAIN_NAMES = (0, 1)
 MAX_SIZE = 100 * 1024 * 1024
 """The largest file that is read."""
+_MAX_SECTIONS, _MAX_NAMES = 50_000, 10_000
+"""A file may be read by the gateway itself, which must not be kept busy by a hostile one."""
 
 
 class NotAComponent(PorticoError):
@@ -40,7 +42,21 @@ def outline(data: bytes) -> Outline:
     for kind, body in _sections(data):
         if kind in names:
             names[kind] += _names(body, kind)
+            if len(names[kind]) > _MAX_NAMES:
+                raise NotAComponent(f"the file has more than {_MAX_NAMES:,} imports or exports")
     return Outline(tuple(names[_IMPORTS]), tuple(names[_EXPORTS]))
+
+
+def read_component(path: str) -> bytes:
+    """Return the bytes of a component's file; raises NotAComponent."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_SIZE + 1)
+    except OSError as error:
+        raise NotAComponent(f"cannot be read: {error.strerror}; check the file {path}") from None
+    if len(data) > MAX_SIZE:
+        raise NotAComponent(f"the file is larger than {MAX_SIZE // 2**20} MB; make it smaller")
+    return data
 
 
 def check_head(data: bytes) -> None:
@@ -63,15 +79,18 @@ def check_head(data: bytes) -> None:
 
 def _sections(data: bytes) -> Iterator[tuple[int, "_Bytes"]]:
     rest = _Bytes(data, 8)
-    while rest.left:
+    for _ in range(_MAX_SECTIONS):
+        if not rest.left:
+            return
         kind = rest.byte()
         yield kind, rest.part(rest.number())
+    raise NotAComponent(f"the file has more than {_MAX_SECTIONS:,} sections")
 
 
 def _names(body: "_Bytes", kind: int) -> list[str]:
     found: list[str] = []
     try:
-        for _ in range(body.number()):
+        for _ in range(min(body.number(), _MAX_NAMES + 1)):
             name = body.name()
             if kind == _EXPORTS:
                 body.skip_sort()

@@ -1,5 +1,6 @@
 """The failures of guests, as messages for people and models."""
 
+import re
 from typing import TYPE_CHECKING
 
 from portico.model.errors import PorticoError
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from portico.wasm.running_call import RunningCall
 
 _MAX_SHOWN = 400
+_MISSING = (
+    r"component imports instance `([^`]{1,200})`, but a matching implementation was not found"
+)
 INTERRUPTED = "interrupted by the host"
 """The error of a guest that the host ended."""
 
@@ -53,6 +57,9 @@ def failure_of(error: "WasmtimeError", call: "RunningCall", limits: "GuestLimits
         return GuestFailure(f"needs more memory than the {limits.memory_mb:g} MB that are granted")
     if "fuel allocated for hostcalls" in text:
         return GuestFailure("passed more data to its host than one call may; ask for less")
+    if found := re.match(_MISSING, text):
+        what = f"imports {found[1]}, which Portico does not have"
+        return GuestFailure(f"{what}; build the component without it")
     if "call stack exhausted" in text:
         return GuestFailure("overflowed its stack")
     if code is not None:

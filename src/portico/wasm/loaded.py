@@ -15,6 +15,7 @@ from portico.wasm.exports import EnteredInstance, Exports
 from portico.wasm.host_functions import host_functions, is_own_import
 from portico.wasm.host_interfaces import define_imports, define_wasmcp_imports, is_wasmcp
 from portico.wasm.interrupts import end_with_call
+from portico.wasm.own_wit import IMPORTED, check_version
 from portico.wasm.settings import MB, HostSettings
 from portico.wasm.sidecar import read_sidecar
 
@@ -97,9 +98,14 @@ def is_http(interface: str) -> bool:
 
 
 def _check_imports(imports: Sequence[str]) -> None:
-    known = (*_WASI, _SOCKETS, _HTTP)
     for name in imports:
-        if not (name.startswith(known) or is_wasmcp(name) or is_own_import(name)):
+        check_version("imports", name)
+        interface, _, version = name.partition("@")
+        if name.startswith((*_WASI, _SOCKETS, _HTTP)):
+            if not version.startswith("0.2."):
+                what = f"imports {name}, but Portico knows WASI 0.2"
+                raise UnknownImport(f"{what}; build the component for that version")
+        elif not is_wasmcp(name) and interface not in IMPORTED:
             what = f"imports {name}, which Portico does not have"
             raise UnknownImport(f"{what}; build the component without it")
 

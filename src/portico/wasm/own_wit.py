@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,8 +11,21 @@ from msgspec import Struct
 from portico.model.errors import INTERNAL_ERROR, PorticoError
 from portico.protocol.result_fields import error_result
 from portico.wasm.guest import Guest, GuestError
+from portico.wasm.wit_values import Mismatch
 
 VERSION = "0.1.0"
+_IMPORTED = (
+    "call",
+    "config",
+    "handler",
+    "http",
+    "notifications",
+    "questions",
+    "secrets",
+    "session",
+)
+IMPORTED = frozenset(f"portico:mcp/{name}" for name in _IMPORTED)
+"""The interfaces that a component may import."""
 _NAME = re.compile(r"portico:mcp/([a-z0-9-]+)(?:@(.+))?")
 _SUFFIX = "-capability"
 _Params = Mapping[str, Any]
@@ -19,7 +33,15 @@ MIDDLEWARE = "handler"
 
 
 class UnknownOwnVersion(PorticoError):
-    """A component exports a version of Portico's interfaces that this Portico does not know."""
+    """A component has a version of Portico's interfaces that this Portico does not know."""
+
+
+def check_version(verb: str, name: str) -> None:
+    """Raise UnknownOwnVersion for an interface of Portico's WIT in another version."""
+    match = _NAME.fullmatch(name)
+    if match is not None and match[2] != VERSION:
+        what = f"{verb} {name}, but Portico knows portico:mcp@{VERSION}"
+        raise UnknownOwnVersion(f"{what}; build the component for that version")
 
 
 class _OwnFunction(Struct, frozen=True):
@@ -74,15 +96,25 @@ class OwnCapability:
     def answer(self, guest: Guest, method: str, params: _Params) -> Mapping[str, object] | None:
         """Return the result object of a request; None: not mine. Raises GuestError."""
         function = _FUNCTIONS[method]
-        outcome: Any = guest.call(self._export, function.name, *function.args(params))
-        if "err" in outcome:
-            return _failed(outcome["err"], is_tool=method == "tools/call")
+        case, text = self._called(guest, function, params)
+        if case == "err":
+            return _failed(text, is_tool=method == "tools/call")
         try:
-            result = msgspec.json.decode(outcome["ok"], type=dict[str, Any] | None)
+            result = msgspec.json.decode(text, type=dict[str, Any] | None)
         except (msgspec.DecodeError, RecursionError) as error:
             what = "returned a result that is not a JSON object or null"
             raise GuestError(f"{function.name} {what}: {error}") from None
         return result
+
+    def _called(self, guest: Guest, function: _OwnFunction, params: _Params) -> tuple[str, str]:
+        """Return the case of a function's result, and its text."""
+        with suppress(Mismatch, AttributeError, ValueError):
+            outcome: Any = guest.call(self._export, function.name, *function.args(params))
+            ((case, text),) = outcome.items()
+            if isinstance(text, str):
+                return case, text
+        what = f"{self._export} has other types than the interface of this name"
+        raise GuestError(f"{function.name} of {what}")
 
 
 class _WrittenError(Struct):
@@ -113,11 +145,9 @@ def own_capabilities(
         match = _NAME.fullmatch(export)
         if match is None:
             continue
-        name, version = match.groups()
+        check_version("exports", export)
+        name = match[1]
         interface = name.removesuffix(_SUFFIX)
-        if version != VERSION:
-            what = f"exports {export}, but Portico knows portico:mcp@{VERSION}"
-            raise UnknownOwnVersion(f"{what}; build the component for that version")
         if name == MIDDLEWARE:
             skipped.append((export, "is middleware without the function handle"))
         elif name == interface or interface not in _INTERFACES:

@@ -24,7 +24,7 @@ from portico.server import Server
 from portico.state.client_sessions import SessionValues
 from portico.state.report import report
 from portico.state.stderr import STDERR
-from portico.wasm.binary import MAX_SIZE, NotAComponent, outline
+from portico.wasm.binary import outline, read_component
 from portico.wasm.detect import declared_kinds
 from portico.wasm.failures import GuestFailure
 from portico.wasm.middleware import HandlerProvider
@@ -211,18 +211,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _serve(settings: HostSettings, environment: dict[str, str], left: bytes) -> None:
-    await Worker(settings, _read(settings.file), environment).serve(left)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_SIZE + 1)
-    except OSError as error:
-        raise NotAComponent(f"cannot be read: {error.strerror}; check the file {path}") from None
-    if len(data) > MAX_SIZE:
-        raise NotAComponent(f"is larger than {MAX_SIZE // MB} MB; make it smaller")
-    return data
+    await Worker(settings, read_component(settings.file), environment).serve(left)
 
 
 if __name__ == "__main__":
