@@ -304,7 +304,10 @@ def test_a_broken_link_of_the_gateway_is_reported(folder: Path) -> None:
     shown = portico(folder, "inspect", "--config", "portico.toml")
     assert shown.returncode == 1
     assert f"  failed    {folder}/gone.py: no such file\n" in shown.stdout
-    assert "tools.json: not middleware; give a Python file\n" in shown.stdout
+    assert (
+        "tools.json: not middleware; give a Python file or a WebAssembly component\n"
+        in shown.stdout
+    )
     assert "broken.py:1: SyntaxError: " in shown.stdout
 
 

@@ -126,10 +126,22 @@ def test_middleware_of_an_unknown_version_is_refused_with_both_versions(
     for words in (
         ("run", str(guard), "plain.py"),
         ("serve", "--alone", "--config", str(config)),
+        ("inspect", str(guard)),
+        ("inspect", "--config", str(config)),
     ):
         done = portico(tmp_path, *words)
         assert done.returncode != 0, words
         assert why in done.stdout + done.stderr, words
+
+
+def test_a_handler_of_the_known_version_is_shown_as_middleware(tmp_path: Path) -> None:
+    written(exporting("portico:mcp/handler@0.1.0", "handle"), tmp_path, "guard")
+    (tmp_path / "portico.toml").write_text('[gateway]\nlinks = ["guard.wasm"]\n')
+    for words in (("guard.wasm",), ("--config", "portico.toml")):
+        shown = portico(tmp_path, "inspect", *words)
+        assert shown.returncode == 0, shown.stderr
+        assert "guard: sandboxed middleware\n" in shown.stdout
+        assert "a worker of its own, sandboxed" in shown.stdout
 
 
 async def test_an_interface_of_other_types_is_refused_in_words(tmp_path: Path) -> None:

@@ -63,14 +63,13 @@ def _exposed(component: Component, limit: int) -> dict[str, Listing]:
 
 def _link(path: str) -> Inspected:
     try:
-        component = classify(path)
+        found = described(classify(path))
     except ComponentError as error:
         return _broken(path, str(error))
-    found = described(component)
-    if component.kind != "python":
-        found.error = f"{component.label}: not middleware; give a Python file"
-    else:
-        found.error = found.facts.problem
+    found.error = found.facts.problem
+    if found.component.kind != "python" and not found.is_middleware:
+        how = "give a Python file or a WebAssembly component"
+        found.error = f"{found.component.label}: not middleware; {how}"
     return found
 
 

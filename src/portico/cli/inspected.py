@@ -17,6 +17,7 @@ from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
 from portico.components.grants import Grants, grants_of
 from portico.components.own_process import file_run_by
+from portico.components.wasm_link import binary_facts
 from portico.console.render import BYTES_PER_TOKEN
 from portico.model.errors import PorticoError
 from portico.model.offer import KEYS, KINDS
@@ -67,7 +68,7 @@ class Inspected(Struct, kw_only=True):
     @property
     def is_middleware(self) -> bool:
         """True for a file that has links and no server."""
-        return self.component.kind == "python" and self.facts.is_middleware_only
+        return self.component.kind in ("python", "wasm") and self.facts.is_middleware_only
 
     @property
     def rejected(self) -> list[str]:
@@ -103,7 +104,7 @@ def described(
         component = replace(classify(file), name=component.name, entry=component.entry)
         own_process = True
     source = _source(component)
-    facts = analyze(source, component.variable) if source else SourceFacts()
+    facts = analyze(source, component.variable) if source else binary_facts(component)
     grants = grants_of(component, dict(env), own_process=own_process)
     return Inspected(
         component=component,
@@ -124,10 +125,10 @@ def _source(component: Component) -> str:
 
 
 def _role(component: Component, facts: SourceFacts) -> str:
+    if facts.is_middleware_only:
+        return "sandboxed middleware" if component.kind == "wasm" else "middleware"
     if component.kind in _ROLES:
         return _ROLES[component.kind]
-    if facts.is_middleware_only:
-        return "middleware"
     if facts.links and facts.servers:
         return "a Python server with middleware in front of it"
     return "a Python server" if facts.servers else "a Python file"
