@@ -1,10 +1,13 @@
 """A component of WebAssembly: signed, pushed, pulled, and run again by its digest."""
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from portico.distribution.manifest import FUNCTIONS
 from tests.distribution.own_registry import own_registry
 from tests.distribution.rigs import Home, docker_registry, run
 from tests.wasm.wat_guests import SLEEPER, written
@@ -43,6 +46,80 @@ def called(user: Home, tool: str, arguments: str) -> str:
     server = f"{sys.executable} -m portico run calc --config {user.config}"
     done = run([sys.executable, "-m", "portico", "call", server, tool, arguments], user.env)
     return done.stdout + done.stderr
+
+
+SIDECAR = """
+[functions.add]
+title = "Sum"
+description = "Adds two numbers."
+parameters = { a = "The first." }
+
+[functions.sleep]
+name = "wait"
+"""
+CALC = '[trust]\nunsigned = ["*"]\n[components.calc]\noci = "team:calc@1.0"\n'
+
+
+def described(user: Home) -> dict[str, Any]:
+    """Return the tools of the configured component by name."""
+    done = user.portico("inspect", "calc", "--json")
+    assert done.returncode == 0, done.stderr
+    return {tool["name"]: tool for tool in json.loads(done.stdout)["tools"]}
+
+
+def test_the_descriptions_beside_a_component_travel_with_it(tmp_path: Path) -> None:
+    author, user = Home(tmp_path / "author"), Home(tmp_path / "user")
+    file = written(SLEEPER, tmp_path, "calc")
+    sidecar = tmp_path / "calc.wasm.toml"
+    sidecar.write_text(SIDECAR)
+    with docker_registry(tmp_path / "registry") as registry:
+        author.write(registry.host).ok("push", file, "team:calc@1.0")
+        [pulled] = user.write(registry.host, trust=CALC).ok("pull")
+        # The same file without descriptions has another manifest.
+        sidecar.unlink()
+        author.ok("push", file, "team:calc@2.0")
+        user.write(registry.host, trust=CALC.replace("1.0", "2.0")).ok("pull")
+        assert "description" not in described(user)["add"]
+        user.write(registry.host, trust=CALC)
+    tools = described(user)
+    assert tools["add"]["description"] == "Adds two numbers."
+    assert tools["add"]["title"] == "Sum"
+    assert tools["add"]["inputSchema"]["properties"]["a"]["description"] == "The first."
+    assert "wait" in tools
+    # Nothing in the cache is believed unless it is what the manifest says.
+    Path(f"{pulled['path']}.toml").write_text("[functions.add]\nname = 'changed'\n")
+    assert "changed" not in described(user)
+    # The operator's words come before the author's.
+    (user.folder / "calc.wasm.toml").write_text('[functions.add]\ndescription = "Mine."\n')
+    tools = described(user)
+    assert tools["add"]["description"] == "Mine."
+    assert "sleep" in tools
+
+
+def test_descriptions_that_are_wrong_are_refused_before_and_after(tmp_path: Path) -> None:
+    author, user = Home(tmp_path / "author"), Home(tmp_path / "user")
+    file = written(SLEEPER, tmp_path, "calc")
+    sidecar = tmp_path / "calc.wasm.toml"
+    with own_registry() as registry:
+        author.write(registry.host)
+        sidecar.write_text("[functions.add\n")
+        assert "calc.wasm.toml is not TOML" in author.fails("push", file, "team:calc@1.0")
+        sidecar.write_text(SIDECAR)
+        twice = author.portico("push", "--annotation", f"{FUNCTIONS}=x", file, "team:calc@1.0")
+        assert twice.returncode == 2
+        assert "calc.wasm.toml has the descriptions; remove one of them" in twice.stderr
+        sidecar.unlink()
+        # Another client of registries writes what it likes.
+        for text, why in (
+            ("[functions.add", "calc.wasm.toml is not TOML"),
+            ("a." * 20_000 + "a = 1", "has a line with more than 500 dots"),
+            ("[functions.nobody]", "describes 'nobody', which the component does not offer"),
+        ):
+            author.ok("push", "--annotation", f"{FUNCTIONS}={text}", file, "team:calc@1.0")
+            user.write(registry.host, trust=CALC).ok("pull", "team:calc@1.0", "--update")
+            refused = user.portico("inspect", "calc")
+            assert refused.returncode == 1
+            assert why in refused.stderr
 
 
 def test_a_component_of_a_registry_has_the_grants_of_the_config(tmp_path: Path) -> None:

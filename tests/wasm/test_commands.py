@@ -72,6 +72,20 @@ def test_a_gateway_serves_components_beside_python_ones(tmp_path: Path, calc: Pa
         assert until(lambda: "calc__divide" in gateway.tools())
 
 
+def test_a_gateway_reads_descriptions_again_when_they_change(tmp_path: Path, calc: Path) -> None:
+    written(SLEEPER, tmp_path, "calc")
+    config = Workshop(tmp_path).write({"calc": {"path": str(calc)}})
+    sidecar = tmp_path / "calc.wasm.toml"
+    with Pipes(home(tmp_path), config) as gateway:
+        gateway.initialize()
+        assert until(lambda: "calc__add" in gateway.tools())
+        for name in ("sum", "total"):
+            sidecar.write_text(f'[functions.add]\nname = "{name}"\n')
+            assert until(lambda name=name: f"calc__{name}" in gateway.tools())
+        sidecar.unlink()
+        assert until(lambda: "calc__add" in gateway.tools())
+
+
 def test_components_compose_with_each_other_and_with_python(tmp_path: Path, calc: Path) -> None:
     (tmp_path / "plain.py").write_text(CALC)
     attacks = shutil.copy(attacking_guest(), tmp_path / "attacks.wasm")

@@ -1,5 +1,6 @@
 """The functions of any component are tools."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +149,7 @@ def test_a_sidecar_describes_functions_and_parameters(tmp_path: Path) -> None:
         '[functions."work/add"]\ndescription = "Adds."\ntitle = "Sum"\nname = "sum"\n'
         'parameters = { a = "The first." }\n[functions.shout]\ndescription = "Shouts."\n'
     )
-    found = definitions(read_sidecar(component))
+    found = definitions(read_sidecar(f"{component}.toml"))
     assert found["sum"]["description"] == "Adds."
     assert found["sum"]["title"] == "Sum"
     assert found["sum"]["inputSchema"]["properties"]["a"]["description"] == "The first."
@@ -157,7 +158,32 @@ def test_a_sidecar_describes_functions_and_parameters(tmp_path: Path) -> None:
 
 
 def test_a_component_without_a_sidecar_has_no_descriptions(tmp_path: Path) -> None:
-    assert read_sidecar(tmp_path / "calc.wasm") == Sidecar()
+    assert read_sidecar(str(tmp_path / "calc.wasm.toml")) == Sidecar()
+
+
+BOMBS = {
+    "nested": ("a = " + "[" * 50_000, "is not TOML"),
+    "dotted": ("a." * 20_000 + "a = 1", "has a line with more than 500 dots"),
+    "inline": ("a = {" + "a." * 20_000 + "a = 1}", "has a line with more than 500 dots"),
+    "large": ("# " + "x" * 300_000, "cannot read calc.wasm.toml: it is too large"),
+    "number": ("a = 1" + "0" * 100_000, "is not TOML"),
+    "binary": ("\x00", "is not TOML"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_sidecar_that_would_keep_its_reader_busy_is_refused(tmp_path: Path, name: str) -> None:
+    text, why = BOMBS[name]
+    path = tmp_path / "calc.wasm.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidSidecar, match=why):
+        read_sidecar(str(path))
+
+
+def test_a_sidecar_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "calc.wasm.toml")
+    with pytest.raises(InvalidSidecar, match="it is not a file"):
+        read_sidecar(str(tmp_path / "calc.wasm.toml"))
 
 
 def test_a_sidecar_of_a_function_that_does_not_exist_is_refused() -> None:
@@ -183,7 +209,7 @@ def test_a_sidecar_of_a_parameter_that_does_not_exist_is_refused() -> None:
 def test_a_sidecar_that_cannot_be_read_says_why(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "calc.wasm.toml").write_text(text)
     with pytest.raises(InvalidSidecar, match=why):
-        read_sidecar(tmp_path / "calc.wasm")
+        read_sidecar(str(tmp_path / "calc.wasm.toml"))
 
 
 def test_names_that_clash_are_refused_with_both_functions() -> None:

@@ -8,8 +8,9 @@ import sys
 from portico.authoring.published_config import PublishedConfig
 from portico.console.render import Screen, size
 from portico.console.usage import Parser
-from portico.distribution.manifest import DESCRIPTION
+from portico.distribution.manifest import DESCRIPTION, FUNCTIONS
 from portico.process.family import refuse_below_agent
+from portico.wasm.sidecar import ENDING, parse_sidecar, sidecar_text
 
 DEFAULT_KEY = "portico.key"
 """The private key beside the config."""
@@ -22,7 +23,7 @@ def main(argv: list[str]) -> int:
     refuse_below_agent("portico push")
     if options.key is not None and not options.sign:
         parser.error("--key is for --sign")
-    annotations = _annotations(parser, options)
+    annotations = _annotations(parser, options) | _functions(parser, options)
     found = PublishedConfig(options.config)
     reference = found.reference(options.reference)
     key = None
@@ -66,6 +67,18 @@ def _annotations(parser: Parser, options: argparse.Namespace) -> dict[str, str]:
     if options.description is not None:
         found[DESCRIPTION] = options.description
     return found
+
+
+def _functions(parser: Parser, options: argparse.Namespace) -> dict[str, str]:
+    """Return the annotation with the descriptions beside a component; raises PorticoError."""
+    path = options.file + ENDING
+    text = sidecar_text(path) if options.file.endswith(".wasm") else ""
+    if not text:
+        return {}
+    if any(one.startswith(f"{FUNCTIONS}=") for one in options.annotation):
+        parser.error(f"--annotation {FUNCTIONS}: {path} has the descriptions; remove one of them")
+    parse_sidecar(text, path)
+    return {FUNCTIONS: text}
 
 
 def _parser() -> Parser:

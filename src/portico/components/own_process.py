@@ -14,6 +14,7 @@ from portico.config.schema import ComponentEntry, ServerEntry
 from portico.config.trust import check_code
 from portico.model.errors import PorticoError
 from portico.state.client_sessions import FOLDER_VARIABLE
+from portico.wasm.sidecar import ENDING
 
 _RUN = ("-P", "-m", "portico", "run")
 # -P: modules in the working directory must not be imported.
@@ -31,7 +32,7 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
             if pulled.kind != "component":
                 # A bundle is run by its reference, by which its approval is remembered.
                 return _fitting(entry, is_wasm=False)
-            entry = replace(entry, path=pulled.path)
+            entry = replace(entry, path=pulled.path, sidecar=_sidecar(entry))
         else:
             check_code(entry.files)
         found = classify(entry.path)
@@ -43,6 +44,13 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
         what = f"{entry.oci or entry.path}: is middleware, and offers nothing"
         return replace(entry, problem=f"{what}; {how}")
     return _fitting(entry, is_wasm=found.kind == "wasm")
+
+
+def _sidecar(entry: ComponentEntry) -> str:
+    """Return the file beside the config that describes a component of a registry, if there is one:
+    the operator's words come before those of its author."""
+    path = os.path.join(os.path.dirname(entry.config), f"{entry.name}.wasm{ENDING}")
+    return path if os.path.exists(path) else ""
 
 
 def _fitting(entry: ComponentEntry, *, is_wasm: bool) -> ComponentEntry:

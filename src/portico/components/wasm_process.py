@@ -13,6 +13,7 @@ from portico.config.schema import ComponentEntry, ServerEntry
 from portico.model.errors import PorticoError
 from portico.wasm.binary import NotAComponent, check_head
 from portico.wasm.settings import VARIABLE, HostSettings, decode_settings
+from portico.wasm.sidecar import ENDING
 
 _WORKER = ("-P", "-m", "portico.wasm.worker")
 # -P: modules in the working directory must not be imported.
@@ -40,7 +41,8 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         name=entry.name,
         cache=os.path.join(cache_folder(), "wasm"),
         state=state_folder(),
-        stamp=_stamp(path),
+        sidecar=entry.sidecar,
+        stamp=f"{_stamp(path)} {_stamp(entry.sidecar or path + ENDING)}".strip(),
         granted=entry.grants,
         instance="call" if entry.instance == "call" else "shared",
     )
@@ -86,6 +88,6 @@ def settings_of(server: ServerEntry) -> HostSettings:
 def _stamp(path: str) -> str:
     try:
         status = os.stat(path)
-    except OSError:  # reported when it is started
+    except OSError:  # there need be no sidecar; a missing component is reported when it is started
         return ""
     return f"{status.st_size} {status.st_mtime_ns}"

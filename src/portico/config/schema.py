@@ -175,6 +175,8 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
     """Load the file in the gateway's own process."""
     config: str = ""
     """The config file that has it, if it is a reference."""
+    sidecar: str = ""
+    """The file beside the config that describes the functions of a reference, if there is one."""
     instance: Annotated[str, choice("call", "session", "shared")] = "call"
     """How long an instance of a WebAssembly component lives."""
     grants: Annotated[ComponentGrants, grants_table] = ComponentGrants()
@@ -182,8 +184,10 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it is loaded from."""
-        return tuple(file for file in (file_of(self.path), self.handlers) if file)
+        """The files that it is loaded from, some of which may not exist."""
+        path = file_of(self.path)
+        described_in = self.sidecar or (f"{path}.toml" if path.endswith(".wasm") else "")
+        return tuple(file for file in (path, self.handlers, described_in) if file)
 
     def __repr__(self) -> str:
         return f"Component({self.name!r}, {self.path or self.oci or 'a command'!r})"

@@ -72,12 +72,13 @@ class BlobCache:
             raise self._unusable(error) from None
         return path
 
-    def named(self, digest: str, name: str) -> str:
+    def named(self, digest: str, name: str, owner: str = "") -> str:
         """Return a path of a blob that has this name, for programs that look at a file's name.
 
-        The blob was found before: its digest is compared.
+        The blob was found before: its digest is compared. `owner` is the digest of a manifest that
+        puts something beside it.
         """
-        blob, folder = self._path(self._blobs, digest), self._path(self._files, digest)
+        blob, folder = self._path(self._blobs, digest), self._path(self._files, owner or digest)
         path = os.path.join(folder, name)
         try:
             files.make_private(folder)
@@ -89,6 +90,14 @@ class BlobCache:
         except OSError as error:
             raise self._unusable(error) from None
         return path
+
+    def put_beside(self, path: str, ending: str, data: bytes) -> None:
+        """Write a file beside one that has a name, unless it is there."""
+        beside = f"{path}{ending}"
+        with suppress(OSError):
+            if files.read(beside, len(data))[0] == data:
+                return
+        self._write(beside, data)
 
     def note(self, digest: str, kind: str) -> bytes | None:
         """Return what is kept beside a digest, such as its signatures; None if there is nothing."""

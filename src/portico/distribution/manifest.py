@@ -30,6 +30,8 @@ WASM_TYPE = "application/wasm"
 BUNDLE_TYPE = "application/vnd.portico.bundle.v1"
 LAYER_TYPES = (WASM_TYPE, BUNDLE_TYPE)
 DESCRIPTION = "org.opencontainers.image.description"
+FUNCTIONS = "vnd.portico.functions"
+"""The text of the file that describes a component's functions."""
 TITLE = "org.opencontainers.image.title"
 
 Kind = Literal["component", "bundle"]

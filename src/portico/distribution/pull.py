@@ -17,6 +17,7 @@ from portico.distribution.distribution_error import (
 )
 from portico.distribution.lock_file import LockedComponent, LockFile
 from portico.distribution.manifest import (
+    FUNCTIONS,
     MAX_MANIFEST,
     TITLE,
     Descriptor,
@@ -194,9 +195,14 @@ class Puller:
         """Return a component whose layer is in the cache, and was compared with its digest."""
         layer, kind = component_layer(manifest, str(reference))
         title = layer.annotations.get(TITLE, "") or manifest.annotations.get(TITLE, "")
+        name = file_name(title, reference.name, kind)
+        functions = manifest.annotations.get(FUNCTIONS, "") if kind == "component" else ""
+        path = self._cache.named(layer.digest, name, reference.digest if functions else "")
+        if functions:
+            self._cache.put_beside(path, ".toml", functions.encode())
         return Pulled(
             reference=reference,
-            path=self._cache.named(layer.digest, file_name(title, reference.name, kind)),
+            path=path,
             kind=kind,
             size=layer.size,
             annotations=manifest.annotations,

@@ -1,7 +1,6 @@
 """A component with everything that its calls share: code, exports, imports, capabilities."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wasmtime import Store, WasiConfig, WasmtimeError
@@ -17,7 +16,7 @@ from portico.wasm.host_interfaces import define_imports, define_wasmcp_imports, 
 from portico.wasm.interrupts import end_with_call
 from portico.wasm.own_wit import IMPORTED, check_version
 from portico.wasm.settings import MB, HostSettings
-from portico.wasm.sidecar import read_sidecar
+from portico.wasm.sidecar import ENDING, read_sidecar
 
 if TYPE_CHECKING:
     from wasmtime import Engine
@@ -45,7 +44,8 @@ class LoadedComponent:
         self.exports = Exports(component, engine)
         imports = tuple(component.type.imports(engine))
         _check_imports(imports)
-        self.found = detect(self.exports, read_sidecar(Path(settings.file)), imports)
+        sidecar = read_sidecar(settings.sidecar or settings.file + ENDING)
+        self.found = detect(self.exports, sidecar, imports)
         self._linker = self._link()
 
     def _link(self) -> Linker:

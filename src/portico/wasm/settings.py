@@ -27,8 +27,10 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     """The folder of compiled code."""
     state: str
     """The folder with the user's secret, with which compiled code is signed."""
+    sidecar: str = ""
+    """The file that describes its functions; by default the one beside it."""
     stamp: str = ""
-    """The size and time of the file: a changed file is another server to the catalogs on disk."""
+    """The size and time of both files: a changed file is another server to the catalogs on disk."""
     granted: ComponentGrants = ComponentGrants()
     instance: Instance = "call"
 

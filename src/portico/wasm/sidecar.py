@@ -1,13 +1,22 @@
-"""The file beside a component that describes its functions: `NAME.wasm.toml`."""
+"""The file that describes a component's functions: `NAME.wasm.toml`, beside it or its config.
 
+It may come from the author of the component, so it is bounded before it is parsed.
+"""
+
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from portico.model.errors import PorticoError
+from portico.state import files
+
+ENDING = ".toml"
+"""Added to the name of the component's file."""
+_MAX_SIZE, _MAX_DOTS = 256 * 1024, 500
+"""The time that a key takes to parse grows with the square of its dots."""
 
 
 class InvalidSidecar(PorticoError):
@@ -32,22 +41,35 @@ class Sidecar(Struct, forbid_unknown_fields=True):
     """By FUNCTION or INTERFACE/FUNCTION."""
 
 
-def read_sidecar(component: Path) -> Sidecar:
-    """Return the content of `NAME.wasm.toml`, empty without one; raises InvalidSidecar."""
-    path = component.with_name(f"{component.name}.toml")
+def read_sidecar(path: str) -> Sidecar:
+    """Return what a file describes, nothing if it does not exist; raises InvalidSidecar."""
+    return parse_sidecar(sidecar_text(path), os.path.basename(path))
+
+
+def sidecar_text(path: str) -> str:
+    """Return the text of a file, empty if it does not exist; raises InvalidSidecar."""
+    name = os.path.basename(path)
     try:
-        text = path.read_bytes().decode()
+        return files.read(path, _MAX_SIZE, follow=True)[0].decode()
     except FileNotFoundError:
-        return Sidecar()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSidecar(f"cannot read {path.name}: {error}") from None
+        return ""
+    except OSError as error:
+        raise InvalidSidecar(f"cannot read {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidSidecar(f"cannot read {name}: it is not UTF-8") from None
+
+
+def parse_sidecar(text: str, name: str) -> Sidecar:
+    """Return what the text of the file of this name describes; raises InvalidSidecar."""
+    if any(line.count(".") > _MAX_DOTS for line in text.splitlines()):
+        raise InvalidSidecar(f"{name} has a line with more than {_MAX_DOTS} dots; shorten it")
     try:
         return msgspec.convert(tomllib.loads(text), Sidecar)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidSidecar(f"{path.name} is not TOML: {error}") from None
     except msgspec.ValidationError as error:
         how = "each function has a description, title, name and parameters"
-        raise InvalidSidecar(f"{path.name} does not describe functions: {error}; {how}") from None
+        raise InvalidSidecar(f"{name} does not describe functions: {error}; {how}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidSidecar(f"{name} is not TOML: {error}") from None
 
 
 class Descriptions:
