@@ -8,7 +8,6 @@ still in the pipe. The modern era has no state in a connection that would be los
 import asyncio
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -76,6 +75,8 @@ class WorkerPipes:
         self, unstarted: "Sequence[Request]", environment: Mapping[str, str]
     ) -> NoReturn:
         """Flush all answers, and replace this process by a fresh one."""
+        import tempfile  # few workers are replaced
+
         left = b"".join(map(_line, unstarted)) + self._partial
         os.dup2(self._out, 1)
         await self._writer.close()
