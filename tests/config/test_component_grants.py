@@ -147,7 +147,7 @@ def test_the_config_grants_in_the_same_words(tmp_path: Path, sources: Sources) -
         *(f"files={tmp_path / 'data'}:rw", "env=MODE", "http=api.example.com"),
         *("memory=64MB", "time=5s"),
     )
-    assert (server.sharing, settings.instance) == ("per-client", "shared")
+    assert (server.era, settings.instance) == ("modern", "session")
 
 
 def test_a_folder_that_is_missing_stops_only_its_component(tmp_path: Path) -> None:
@@ -183,6 +183,7 @@ def test_a_wrong_table_of_grants_is_an_error_of_the_config(
         ('path = "plain.py"\ninstance = "shared"', "is not sandboxed"),
         ('path = "calc.wasm"\nin_process = true', "cannot be loaded into this process"),
         ('path = "calc.wasm"\nenv = { A = "1" }', "write env in its grants"),
+        ('path = "calc.wasm"\nsharing = "per-client"', 'by instance = "session"'),
     ],
 )
 def test_keys_that_do_not_fit_the_file_stop_its_component(

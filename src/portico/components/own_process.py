@@ -70,6 +70,9 @@ def _misplaced(entry: ComponentEntry, *, is_wasm: bool) -> str:
         return "cannot be loaded into this process; remove in_process: a worker hosts it"
     if entry.env:
         return "has no environment of its own; write env in its grants instead"
+    if entry.sharing == "per-client":
+        what = "has one worker for all clients, which share no instance"
+        return f'{what}; replace sharing = "per-client" by instance = "session"'
     return ""
 
 
@@ -101,13 +104,20 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
         timeouts=entry.timeouts,
         instances=entry.instances,
         sharing=entry.sharing,
-        # Its questions work in both eras, and all clients can share a modern process.
-        era="modern" if is_ours else "auto",
+        era=_era(entry) if is_ours else "auto",
         may_ask=entry.may_ask,
         max_in_flight=entry.max_in_flight,
         max_tools=entry.max_tools,
         problem=entry.problem,
     )
+
+
+def _era(entry: ComponentEntry) -> str:
+    """Return the era to use with a server of our own library.
+
+    Its questions work in both eras. All clients share the connection of a modern process.
+    """
+    return "legacy" if entry.sharing == "per-client" else "modern"
 
 
 def keeps_sessions(entry: ComponentEntry) -> bool:

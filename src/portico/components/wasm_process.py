@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -12,7 +13,7 @@ from portico.config.paths import cache_folder, state_folder
 from portico.config.schema import ComponentEntry, ServerEntry
 from portico.model.errors import PorticoError
 from portico.wasm.binary import NotAComponent, check_head
-from portico.wasm.settings import VARIABLE, HostSettings, decode_settings
+from portico.wasm.settings import VARIABLE, HostSettings, Instance, decode_settings
 from portico.wasm.sidecar import ENDING
 
 _WORKER = ("-P", "-m", "portico.wasm.worker")
@@ -44,7 +45,7 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         sidecar=entry.sidecar,
         stamp=f"{_stamp(path)} {_stamp(entry.sidecar or path + ENDING)}".strip(),
         granted=entry.grants,
-        instance="call" if entry.instance == "call" else "shared",
+        instance=cast(Instance, entry.instance),
     )
     return ServerEntry(
         name=entry.name,
@@ -60,10 +61,8 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         tools=entry.tools,
         timeouts=replace(entry.timeouts, list=max(entry.timeouts.list, _COMPILE_S)),
         instances=entry.instances,
-        # The instance of a session is the shared one of a worker for that client alone.
-        sharing="per-client" if entry.instance == "session" else entry.sharing,
-        # All clients share the connection of a modern server.
-        era="legacy" if entry.instance == "session" else "modern",
+        # A worker may replace itself: a connection of the legacy era would have a state.
+        era="modern",
         may_ask=entry.may_ask,
         max_in_flight=entry.max_in_flight,
         max_tools=entry.max_tools,

@@ -9,12 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wasmtime import WasmtimeError
 
 from portico.wasm.failures import GuestFailure, failure_of
 from portico.wasm.guest import Capability
+from portico.wasm.kept_instances import KeptInstance, KeptInstances
 from portico.wasm.loaded import LoadedComponent
 from portico.wasm.process_limits import trim_memory
 from portico.wasm.running_call import RunningCall
@@ -47,12 +50,12 @@ class Calls:
         self._on_stuck = on_stuck
         limits = loaded.settings.limits
         self._time_s = limits.time_s
-        places = 1 if loaded.settings.instance == "shared" else limits.concurrency
-        self._places = asyncio.Semaphore(places)
+        self._places = asyncio.Semaphore(limits.concurrency)
         # Guests that wait for something outside need a thread, but no place.
-        self._threads = ThreadPoolExecutor(places + _MAX_OUTSIDE, thread_name_prefix="guest")
+        threads = limits.concurrency + _MAX_OUTSIDE
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="guest")
         self._clock = _EpochClock(loaded)
-        self._kept: EnteredInstance | None = None
+        self._kept = KeptInstances(loaded.settings.instance)
         self._running: set[asyncio.Future[Result]] = set()
         self._abandoned: asyncio.Future[GuestFailure] = asyncio.Future()
         self._is_closed = False
@@ -65,11 +68,24 @@ class Calls:
         params: Mapping[str, object],
         on_start: Callable[[], object] = _unwatched,
         client: "CallClient | None" = None,
+        session: str = "",
     ) -> Result:
         """Return the guest's answer; None: not its own. Raises GuestError and GuestFailure.
 
-        `on_start` is called when the guest is about to be entered; `client` is that of the call.
+        `on_start` is called when the guest is about to be entered; `client` and `session`, an id,
+        are those of the call.
         """
+        kept = self._kept.of(session)
+        run = partial(self._run, kept, capability, method, params)
+        async with nullcontext() if kept is None else kept.turn:
+            return await self._answer(run, on_start, client)
+
+    async def _answer(
+        self,
+        run: Callable[[RunningCall], Result],
+        on_start: Callable[[], object],
+        client: "CallClient | None",
+    ) -> Result:
         await self._places.acquire()
         loop = asyncio.get_running_loop()
         call = RunningCall(loop, self._time_s, client, self._outside)
@@ -78,7 +94,7 @@ class Calls:
                 await asyncio.Future()
             on_start()
             self._clock.begin()
-            work = loop.run_in_executor(self._threads, self._run, call, capability, method, params)
+            work = loop.run_in_executor(self._threads, run, call)
             work.add_done_callback(self._ended)
             self._running.add(work)
             try:
@@ -94,15 +110,13 @@ class Calls:
     async def _outside(self, call: RunningCall, work: Coroutine[Any, Any, T]) -> T:
         """Do something for a guest that does not compute meanwhile: neither its time nor its place
         counts, so that a slow server behind a middleware delays no other request."""
-        is_shared = self._loaded.settings.instance == "shared"
         call.outside_since = time.monotonic()
-        if not is_shared:  # its only instance cannot be entered twice
-            call.has_place = False
-            self._places.release()
+        call.has_place = False
+        self._places.release()
         try:
             return await work
         finally:
-            if not is_shared and not call.is_cancelled:
+            if not call.is_cancelled:
                 await self._places.acquire()
                 call.has_place = True
             call.deadline += time.monotonic() - call.outside_since
@@ -159,23 +173,29 @@ class Calls:
         await asyncio.sleep(0)
 
     def _run(
-        self, call: RunningCall, capability: Capability, method: str, params: Mapping[str, object]
+        self,
+        kept: KeptInstance | None,
+        capability: Capability,
+        method: str,
+        params: Mapping[str, object],
+        call: RunningCall,
     ) -> Result:
         with call:
             try:
-                return capability.answer(self._instance(call), method, params)
+                return capability.answer(self._instance(kept, call), method, params)
             except WasmtimeError as error:
-                self._kept = None  # an instance that trapped cannot be entered again
+                if kept is not None:
+                    kept.entered = None  # an instance that trapped cannot be entered again
                 if call.ended_by is not None:
                     raise call.ended_by from None
                 raise failure_of(error, call, self._loaded.settings.limits) from None
 
-    def _instance(self, call: RunningCall) -> "EnteredInstance":
-        if self._loaded.settings.instance != "shared":
+    def _instance(self, kept: KeptInstance | None, call: RunningCall) -> "EnteredInstance":
+        if kept is None:
             return self._loaded.enter(call)
-        if self._kept is None:
-            self._kept = self._loaded.enter(call)
-        return self._kept
+        if kept.entered is None:
+            kept.entered = self._loaded.enter(call)
+        return kept.entered
 
 
 async def _ended_within(work: "asyncio.Future[Result]", seconds: float) -> bool:

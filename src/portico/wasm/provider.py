@@ -123,10 +123,11 @@ class ComponentProvider:
         params: Mapping[str, object],
         on_start: Callable[[], object] = lambda: None,
         client: ProvidedClient | None = None,
+        session: str = "",
     ) -> dict[str, Any] | None:
         assert self._calls is not None
         capability = self._capabilities[method]
-        result = await self._calls.answer(capability, method, params, on_start, client)
+        result = await self._calls.answer(capability, method, params, on_start, client, session)
         return None if result is None else dict(result)
 
     def offer(self) -> Offer:
@@ -158,11 +159,12 @@ class ComponentProvider:
             bound.release()
 
     async def _answer(self, request: Request, context: Context) -> Response:
-        values = self._values(session_id_in(request))
-        client = ProvidedClient(context, values, self._on_change)
+        session = session_id_in(request)
+        client = ProvidedClient(context, self._values(session), self._on_change)
         try:
             started = partial(self._on_start, request)
-            result = await self._result(request.method, request.decode(), started, client)
+            params = request.decode()
+            result = await self._result(request.method, params, started, client, session)
             if result is None:
                 return terminus(request)
             return self._encoded(request, context, result)

@@ -14,7 +14,7 @@ VARIABLE = "PORTICO_WASM"
 """The environment variable with the settings as JSON."""
 
 MB = 1024 * 1024
-Instance = Literal["call", "shared"]
+Instance = Literal["call", "session", "shared"]
 
 
 class HostSettings(Struct, frozen=True, kw_only=True):
