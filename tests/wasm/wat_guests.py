@@ -89,3 +89,37 @@ def written(text: str, folder: Path, name: str = "guest") -> Path:
     path = folder / f"{name}.wasm"
     path.write_bytes(wat(text))
     return path
+
+
+def saying(lists: bytes, called: bytes, *, fails: bool = False) -> str:
+    """Return a component of our WIT that answers with these bytes, whatever it is asked."""
+    size = len(lists) + len(called) + 4096
+    return f"""
+(component
+  (core module $m
+    (memory (export "memory") {size // 65536 + 1})
+    (data (i32.const 16) "\\00\\00\\00\\00{_word(64)}{_word(len(lists))}")
+    (data (i32.const 32) "{_word(int(fails))}{_word(64 + len(lists))}{_word(len(called))}")
+    (data (i32.const 64) "{_escaped(lists + called)}")
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+      (i32.const {size - 4000}))
+    (func (export "list") (result i32) (i32.const 16))
+    (func (export "call") (param i32 i32 i32 i32) (result i32) (i32.const 32)))
+  (core instance $i (instantiate $m))
+  (func $list (result (result string (error string)))
+    (canon lift (core func $i "list") (memory (core memory $i "memory"))))
+  (func $call (param "name" string) (param "arguments" string)
+    (result (result string (error string)))
+    (canon lift (core func $i "call") (memory (core memory $i "memory"))
+      (realloc (core func $i "realloc"))))
+  (instance $tools (export "list-tools" (func $list)) (export "call-tool" (func $call)))
+  (export "portico:mcp/tools-capability@0.1.0" (instance $tools)))
+"""
+
+
+def _word(value: int) -> str:
+    return _escaped(value.to_bytes(4, "little"))
+
+
+def _escaped(data: bytes) -> str:
+    return "".join(f"\\{byte:02x}" for byte in data)

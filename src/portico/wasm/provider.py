@@ -33,6 +33,7 @@ _LISTS = {
     "prompts/list": ("prompts", "prompts"),
 }
 """By method, the kind of a list, and the field of its result."""
+_CODES = range(-(2**31), 2**31)
 _MAX_PAGES = 100
 _MAX_ITEMS = 10_000
 _Item = dict[str, Any]
@@ -99,8 +100,11 @@ class ComponentProvider:
         """Return all pages of a list; invalid definitions are reported and left out."""
         found: dict[str, _Item] = {}
         params: dict[str, object] = {}
+        size = 0
         for _ in range(_MAX_PAGES):
             page = await self._result(method, params)
+            size += len(msgspec.json.encode(page))
+            self._check_size(size)
             for item in _items(page, field):
                 key = item.get(KEYS[kind]) if isinstance(item, dict) else None
                 if not isinstance(key, str) or not key:
@@ -169,12 +173,24 @@ class ComponentProvider:
                 return terminus(request)
             return self._encoded(request, context, result)
         except GuestError as error:
-            raise McpError(error.message, error.code, error.data) from None
+            return self._failed(request, context, error)
         except GuestFailure as error:
-            why = f"{self.name} {error}"
-            if request.method != "tools/call":
-                raise McpError(why, INTERNAL_ERROR, {"kind": "wasm", "server": self.name}) from None
-            return self._encoded(request, context, error_result(why))
+            return self._refused(request, context, error)
+
+    def _failed(self, request: Request, context: Context, error: GuestError) -> Response:
+        """Raise the guest's own error, unless it is too large."""
+        size = len(error.message.encode()) + len(msgspec.json.encode(error.data))
+        if size > self._max_output:
+            return self._refused(request, context, GuestFailure.too_large(size, self._output_mb))
+        code = error.code if error.code in _CODES else INTERNAL_ERROR
+        raise McpError(error.message, code, error.data)
+
+    def _refused(self, request: Request, context: Context, error: GuestFailure) -> Response:
+        """Return the failure of a tool; raises McpError for anything else."""
+        why = f"{self.name} {error}"
+        if request.method != "tools/call":
+            raise McpError(why, INTERNAL_ERROR, {"kind": "wasm", "server": self.name})
+        return self._encoded(request, context, error_result(why))
 
     def _on_change(self, change: Change) -> None:
         """Publish that a resource has changed, or list everything again."""
@@ -193,14 +209,19 @@ class ComponentProvider:
             self._listing = None
 
     def _encoded(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
+        if not isinstance(result.get("_meta", {}), dict):
+            raise GuestError("its result has a _meta that is not an object")
         if request.version.modern:
             result = identified(result, context.server_info)
             if request.method == "resources/read":
                 result = {"ttlMs": 0, "cacheScope": "private", **result}
         data = msgspec.json.encode(result)
-        if len(data) > self._max_output:
-            raise GuestFailure.too_large(len(data), self._output_mb)
+        self._check_size(len(data))
         return Response(id=request.id, result=data)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._max_output:
+            raise GuestFailure.too_large(size, self._output_mb)
 
 
 def _items(page: Mapping[str, Any] | None, field: str) -> list[Any]:

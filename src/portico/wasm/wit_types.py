@@ -1,5 +1,6 @@
 """The types of WIT as plain data, read once from wasmtime's types of a component."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +15,9 @@ INTEGERS = {
     **{f"s{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (8, 16, 32, 64)},
 }
 """The integer types, each with its least and greatest value."""
+
+MAX_PARTS = 5_000
+"""The most types in the parameters and the result of one function."""
 
 
 class UnsupportedType(PorticoError):
@@ -49,30 +53,33 @@ class WitFunction(Struct, frozen=True):
 
 def signature_of(function: "FuncType") -> WitFunction:
     """Return the types of a function; raises UnsupportedType."""
-    params = tuple((name, shape_of(kind)) for name, kind in function.params)
-    result = function.result
-    return WitFunction(params, None if result is None else shape_of(result))
+    parts = iter(range(MAX_PARTS))
+    params = tuple((name, shape_of(kind, parts)) for name, kind in function.params)
+    return WitFunction(params, _maybe(function.result, parts))
 
 
-def shape_of(kind: "ValType") -> Shape:
-    """Return a type of wasmtime's as plain data; raises UnsupportedType."""
+def shape_of(kind: "ValType", parts: Iterator[int]) -> Shape:
+    """Return a type of wasmtime's as plain data; `parts` are left. Raises UnsupportedType."""
     from wasmtime import component as wt
 
+    if next(parts, None) is None:
+        # A type that is used twice has its parts twice, so few bytes can stand for millions.
+        raise UnsupportedType(f"has types of more than {MAX_PARTS:,} parts")
     if isinstance(kind, wt.ListType):
-        element = shape_of(kind.element)
+        element = shape_of(kind.element, parts)
         return Shape("bytes") if element.kind == "u8" else Shape("list", (), (element,))
     if isinstance(kind, wt.RecordType):
         fields = kind.fields
-        return Shape("record", _names(fields), tuple(shape_of(part) for _, part in fields))
+        return Shape("record", _names(fields), tuple(shape_of(part, parts) for _, part in fields))
     if isinstance(kind, wt.TupleType):
-        return Shape("tuple", (), tuple(shape_of(part) for part in kind.elements))
+        return Shape("tuple", (), tuple(shape_of(part, parts) for part in kind.elements))
     if isinstance(kind, wt.VariantType):
         cases = kind.cases
-        return Shape("variant", _names(cases), tuple(_maybe(part) for _, part in cases))
+        return Shape("variant", _names(cases), tuple(_maybe(part, parts) for _, part in cases))
     if isinstance(kind, wt.OptionType):
-        return Shape("option", (), (shape_of(kind.payload),))
+        return Shape("option", (), (shape_of(kind.payload, parts),))
     if isinstance(kind, wt.ResultType):
-        return Shape("result", ("ok", "err"), (_maybe(kind.ok), _maybe(kind.err)))
+        return Shape("result", ("ok", "err"), (_maybe(kind.ok, parts), _maybe(kind.err, parts)))
     if isinstance(kind, wt.EnumType):
         return Shape("enum", tuple(kind.names))
     if isinstance(kind, wt.FlagsType):
@@ -92,8 +99,8 @@ def _simple(kind: "ValType") -> Shape:
     return Shape(name)
 
 
-def _maybe(kind: "ValType | None") -> Shape | None:
-    return None if kind is None else shape_of(kind)
+def _maybe(kind: "ValType | None", parts: Iterator[int]) -> Shape | None:
+    return None if kind is None else shape_of(kind, parts)
 
 
 def _names(
