@@ -24,6 +24,9 @@ HEADING = "WebAssembly components"
 
 _JS, _SMALL, _PYTHON = "JavaScript (QuickJS)", "hand-written", "Python (componentize-py)"
 _FILE, _SHARED = "the same tool as a Python file", "JavaScript, a shared instance"
+_SERVER = "the same tool as a server on the Python SDK"
+_LINKED = "the Python file behind {} WebAssembly middleware"
+_LINKS = (1, 3)
 _ADD: tuple[str, dict[str, Any]] = ("add", {"a": 1, "b": 2})
 _CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     _JS: _ADD,
@@ -31,6 +34,8 @@ _CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     _SMALL: _ADD,
     _PYTHON: ("reverse", {"text": "hello"}),
     _FILE: _ADD,
+    _SERVER: _ADD,
+    **{_LINKED.format(count): _ADD for count in _LINKS},
 }
 _PARALLEL = 8
 _IDLE_S = 2.0
@@ -45,12 +50,28 @@ def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
 '''
+_SDK_TOOL = '''
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("calc", log_level="WARNING")
+
+
+@server.tool()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+server.run()
+'''
 _ABOUT = (
     "One client over a pipe, one call after the other, in this process: its own time is in every "
     "figure, and the same in each row. Each call of a component has a fresh instance, except in "
     "the shared one.",
     "The hand-written component is as large as one in Rust is after its runtime: it only adds.",
     "The start is that of the process until its first answer, with compiled code on disk.",
+    "The middleware is JavaScript that passes each request on. Its memory is not in the row, which "
+    "has that of `portico run`.",
     f"In parallel: {_PARALLEL} workers of JavaScript components, each called by a client of its "
     "own.",
 )
@@ -69,6 +90,9 @@ def measure(scale: Scale) -> Section:
     section.tables.append(Table("", columns, rows))
     each = rounded(found["parallel", "ms"])
     section.notes.append(f"{_PARALLEL} components in parallel: {each} ms a call.")
+    most = _LINKS[-1]
+    added = (found[_LINKED.format(most), "best"] - found[_FILE, "best"]) / most
+    section.notes.append(f"Each WebAssembly middleware adds {rounded(added)} ms to the best call.")
     section.budgets += budgets(found)
     return section
 
@@ -86,15 +110,25 @@ def budgets(found: dict[tuple[str, str], float]) -> list[Budget]:
 def _commands(folder: Path) -> dict[str, Command]:
     file = folder / "calc.py"
     file.write_text(_TOOL)
+    server = folder / "server.py"
+    server.write_text(_SDK_TOOL)
+    middleware = building.javascript("noop.js", OWN, "noop")
     small = written(SLEEPER, folder)
     python = building.python("own.py", OWN, "everything")
-    run = (sys.executable, "-P", "-m", "portico", "run", str(file))
+    run = (sys.executable, "-P", "-m", "portico", "run")
+    environment = {"PORTICO_HOME": str(folder / "home")}
+    linked = {
+        _LINKED.format(count): (*run, *(f"link{n}={middleware}" for n in range(count)), str(file))
+        for count in _LINKS
+    }
     return {
         _JS: command(settings(own_guest(), folder)),
         _SHARED: command(settings(own_guest(), folder, instance="shared")),
         _SMALL: command(settings(small, folder)),
         _PYTHON: command(settings(python, folder)),
-        _FILE: Command(run, environment={"PORTICO_HOME": str(folder / "home")}),
+        _FILE: Command((*run, str(file)), environment=environment),
+        _SERVER: Command((sys.executable, str(server)), environment={}),
+        **{name: Command(argv, environment=environment) for name, argv in linked.items()},
     }
 
 
