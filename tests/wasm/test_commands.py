@@ -14,11 +14,12 @@ from portico.components.classify import ComponentError, classify
 from tests.serve.components import CALC, Workshop
 from tests.serve.gateway import Pipes
 from tests.support.running import Piped
-from tests.wasm.hosting import attacking_guest, home, own_guest
-from tests.wasm.wat_guests import SLEEPER, written
+from tests.wasm.hosting import attacking_guest, home, own_guest, trying_guest
+from tests.wasm.wat_guests import SLEEPER, importing, written
 from tests.wrap.faults import alive, descendants, until
 
 pytestmark = pytest.mark.slow
+CLIENT = {"name": "test", "version": "1"}
 
 
 def portico(folder: Path, *words: str) -> list[str]:
@@ -119,6 +120,41 @@ def test_grants_of_a_command_line_are_used_and_printed_back(tmp_path: Path, calc
     with Piped(portico(tmp_path, "run", str(calc), "--grant", "calc:tools=f*")) as piped:
         piped.initialize()
         assert [one["name"] for one in result(piped, "tools/list")["tools"]] == ["fail"]
+
+
+def test_imports_without_a_grant_are_reported_when_a_component_is_loaded(tmp_path: Path) -> None:
+    source = written(importing("portico:mcp/http@0.1.0"), tmp_path)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+    asked = [("initialize", hello), ("tools/list", {})]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        for id, (method, params) in enumerate(asked)
+    ]
+    for grants in ((), ("--grant", "guest:http=example.com")):
+        done = subprocess.run(
+            portico(tmp_path, "run", str(source), *grants),
+            input="\n".join(lines) + "\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert '"name":"one"' in done.stdout
+        reported = "guest: imports portico:mcp/http, but no host is granted" in done.stderr
+        assert reported is not bool(grants)
+
+
+def test_the_first_call_waits_for_the_compiler_with_progress(tmp_path: Path) -> None:
+    shutil.copy(trying_guest(), tmp_path / "guest.wasm")  # it takes long to compile
+    fresh = ["env", f"PORTICO_HOME={tmp_path / 'fresh'}", sys.executable, "-m", "portico"]
+    done = subprocess.run(
+        [*fresh, "call", "guest.wasm", "add", '{"a": 1, "b": 2}'],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "3\n", done.stderr
+    assert "compiling guest" in done.stderr
 
 
 @pytest.mark.parametrize(
