@@ -5,7 +5,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,91 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.observed import portico
-from tests.support.running import WAIT_S, free_port
+from tests.authoring.composing import (
+    CALC,
+    LOUD,
+    OTHER_SDK,
+    RUN,
+    call,
+    composed,
+    done,
+    stranger,
+)
+from tests.support.running import WAIT_S
 from tests.support.tmux import tmux
-from tests.wrap.standing import until
-
-CALC = '''
-from portico import Server
-import helpers
-import shapes.circle
-
-server = Server("calc", version="1.2")
-
-
-@server.tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return helpers.plus(a, b)
-'''
-GUARD = """
-def on_call(call, next):
-    call.arguments["b"] = 40
-    return next(call)
-"""
-RUN = f"{sys.executable} -m portico run"
-WORDS = {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}
-HANDLERS = "def hello(arguments, context):\n    return 'hello from the bundle'\n"
-OTHER_SDK = """
-from mcp.server import MCPServer
-import words
-server = MCPServer("other")
-
-@server.tool()
-def shout(text: str) -> str:
-    return words.loud(text)
-
-if __name__ == "__main__":
-    server.run()
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder with components of every plain kind."""
-    made = tmp_path / "work"
-    made.mkdir()
-    (made / "calc.py").write_text(CALC)
-    (made / "helpers.py").write_text("def plus(a, b):\n    return a + b\n")
-    (made / "shapes").mkdir()
-    (made / "shapes/__init__.py").write_text("")
-    (made / "shapes/circle.py").write_text("SIDES = 0\n")
-    (made / "shapes/data.txt").write_text("round")
-    (made / "guard.py").write_text(GUARD)
-    (made / "words.json").write_text(json.dumps(WORDS))
-    (made / "functions.py").write_text(HANDLERS)
-    (made / "unused.py").write_text("raise SystemExit('never imported')\n")
-    return made
-
-
-def done(folder: Path, *words: str | Path, code: int = 0) -> str:
-    """Run a command to its end; return what it printed."""
-    ran = portico(folder.parent, *map(str, words))
-    assert ran.returncode == code, ran.stderr + ran.stdout
-    return ran.stdout + ran.stderr
-
-
-def call(folder: Path, target: str | Path, tool: str, **arguments: object) -> str:
-    """Call a tool of a bundle in a process of its own."""
-    return done(folder, "call", str(target), tool, json.dumps(arguments)).strip()
-
-
-def composed(folder: Path, *words: str | Path, name: str = "one.portico") -> Path:
-    done(folder, "compose", *words, "-o", folder / name)
-    return folder / name
-
-
-def stranger(folder: Path) -> Path:
-    """A machine that has approved nothing, and has none of the files but the bundles."""
-    made = folder.parent / "elsewhere" / "work"
-    made.mkdir(parents=True)
-    for one in folder.glob("*.portico"):
-        shutil.copy(one, made)
-    for one in folder.iterdir():
-        if one.suffix in (".py", ".json"):
-            one.unlink()
-    return made
 
 
 def test_a_bundle_serves_the_same_elsewhere(folder: Path) -> None:
@@ -218,28 +144,6 @@ def test_a_bundle_with_middleware_last_is_middleware(folder: Path) -> None:
     assert "nothing is behind this middleware" in said
 
 
-def test_bundles_hold_bundles_eight_deep(folder: Path) -> None:
-    made = composed(folder, folder / "calc.py", name="d0.portico")
-    for depth in range(1, 9):
-        made = composed(folder, made, name=f"d{depth}.portico")
-    assert call(folder, made, "add", a=1, b=2) == "3"
-    said = done(folder, "compose", made, "-o", folder / "d9.portico", code=1)
-    assert "it holds bundles more than 8 deep" in said
-    assert not (folder / "d9.portico").exists()
-
-
-def test_an_inner_server_keeps_its_own_names_and_links(folder: Path) -> None:
-    composed(folder, folder / "guard.py", folder / "calc.py", name="inner.portico")
-    other = folder / "other.py"
-    other.write_text(CALC.replace("add(", "plus("))
-    bundle = composed(folder, "maths=" + str(folder / "inner.portico"), other, "--prefix")
-    assert call(folder, bundle, "maths__add", a=2, b=1) == "42"
-    assert call(folder, bundle, "other__plus", a=2, b=1) == "3"
-    shown = done(folder, "inspect", bundle, "--verify")
-    assert "every byte verified" in shown
-    assert "maths/guard, maths/calc" in shown or "other, maths/guard, maths/calc" in shown
-
-
 def test_inspect_shows_a_bundle_and_runs_nothing(folder: Path, tmp_path: Path) -> None:
     (folder / "calc.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CALC}")
     bundle = composed(folder, folder / "calc.py", "https://example.com/mcp", "-t", "http:8123")
@@ -254,41 +158,6 @@ def test_inspect_shows_a_bundle_and_runs_nothing(folder: Path, tmp_path: Path) -
     assert "'parts/0/calc.py' in it does not have its digest" in said
     assert "does not have its digest" in done(folder, "run", damaged, code=1)
     assert "--verify is for bundles" in done(folder, "inspect", "x=echo", "--verify", code=2)
-
-
-def test_the_transport_is_the_composed_one_unless_another_is_named(folder: Path) -> None:
-    port = free_port()
-    bundle = composed(folder, folder / "calc.py", "-t", f"http:{port}")
-    command = [sys.executable, "-m", "portico", "run", str(bundle)]
-    environ = {**os.environ, "PORTICO_HOME": str(folder.parent / "home")}
-    serving = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL)
-    try:
-        until(lambda: _is_listening(port), "it does not listen")
-        assert call(folder, f"http://127.0.0.1:{port}/mcp", "add", a=1, b=2) == "3"
-        assert call(folder, " ".join([*command, "--stdio"]), "add", a=1, b=2) == "3"
-    finally:
-        serving.terminate()
-        serving.wait(WAIT_S)
-
-
-def _is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def test_a_composed_transport_goes_along(folder: Path, tmp_path: Path) -> None:
-    (folder / "own.py").write_text(
-        "import os\nasync def serve(endpoint, address, stop, drain_s):\n"
-        f"    open({str(tmp_path / 'served')!r}, 'w').write(os.path.basename(__file__))\n"
-    )
-    bundle = composed(folder, folder / "calc.py", "--transport", folder / "own.py")
-    found = json.loads(done(folder, "inspect", bundle, "--json"))
-    assert found["transport"] == "parts/0/own.py"
-    assert [one["path"] for one in found["wishes"]] == ["calc", "transport"]
-    away = stranger(folder)
-    done(away, "approve", "-y", away / "one.portico")
-    done(away, "run", away / "one.portico")
-    assert (tmp_path / "served").read_text() == "own.py"
 
 
 def test_overrides_and_profiles_are_composed(folder: Path) -> None:
@@ -319,7 +188,7 @@ def test_overrides_and_profiles_are_composed(folder: Path) -> None:
 
 def test_a_script_of_another_library_is_in_the_bundle(folder: Path) -> None:
     (folder / "other.py").write_text(OTHER_SDK)
-    (folder / "words.py").write_text("def loud(text):\n    return text.upper()\n")
+    (folder / "words.py").write_text(LOUD)
     composed(folder, folder / "other.py", folder / "words.json")
     away = stranger(folder)
     said = done(away, "run", away / "one.portico", code=1)
