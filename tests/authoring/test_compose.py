@@ -308,6 +308,12 @@ def test_a_full_disk_changes_nothing(folder: Path) -> None:
         (lambda f: None, ["-o", "out"], "give a COMPONENT, or a profile with -p", 2),
         (lambda f: None, ["ns:calc", "-o", "out"], "there is no default registry", 1),
         (lambda f: (f / "bad.py").write_text("def ("), ["bad.py", "-o", "out"], "SyntaxError", 1),
+        (
+            lambda f: (f / "words.json").write_text('[{"name": "x"}]'),
+            ["words.json", "-o", "out"],
+            'tool 1 ("x"): inputSchema: is missing',
+            1,
+        ),
         (lambda f: (f / "e.portico").touch(), ["e.portico", "-o", "out"], "the file is empty", 1),
         (lambda f: (f / "e.portico").mkdir(), ["e.portico", "-o", "out"], "a folder, not a", 1),
         (

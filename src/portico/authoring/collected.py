@@ -23,6 +23,7 @@ from portico.bundles.contents import (
 from portico.bundles.interfaces import newest
 from portico.components.analyze import SourceFacts, analyze, files_beside
 from portico.components.classify import Component, ComponentError, classify
+from portico.components.load import read_definitions
 from portico.components.project import project_of
 from portico.components.wasm_process import settings_of
 from portico.model.errors import PorticoError
@@ -108,6 +109,7 @@ class CollectedBundle:
         )
 
     def _definitions(self, component: Component) -> BundledComponent:
+        read_definitions(component.path)  # raises if they are not valid
         handlers = ""
         if component.handlers:
             _facts(component.handlers)
