@@ -73,6 +73,10 @@ def test_porticos_that_start_each_other_come_to_an_end(monkeypatch: pytest.Monke
     monkeypatch.setenv(MARK, ":".join("m" * (MAX_DEPTH + 1)))
     with pytest.raises(ComponentError, match="8 Porticos start each other"):
         enter(composition("python a"))
+    enter(composition("python a"), is_bundle=True)  # its depth has a limit of its own
+    monkeypatch.setenv(MARK, ":".join("m" * (2 * MAX_DEPTH + 1)))
+    with pytest.raises(ComponentError, match="Porticos start each other"):
+        enter(composition("python b"), is_bundle=True)
 
 
 async def test_children_inherit_the_compositions_in_any_environment() -> None:

@@ -4,16 +4,18 @@ import os
 from collections.abc import Iterable
 
 from portico.components.classify import Component, ComponentError
+from portico.components.resolver import MAX_NESTED
 
 MAX_DEPTH = 8
 """The limit on Porticos that start each other."""
 _DIGEST_BYTES = 8
 
 
-def enter(components: Iterable[Component]) -> None:
+def enter(components: Iterable[Component], *, is_bundle: bool = False) -> None:
     """Record this composition for the processes that it starts.
 
-    Raises ComponentError if it already runs around this process, or if too many are nested.
+    Raises ComponentError if it already runs around this process, or if too many are nested: a
+    bundle may be inside of as many more as bundles may hold.
     """
     composition = list(components)
     if all(one.is_file for one in composition):
@@ -26,17 +28,17 @@ def enter(components: Iterable[Component]) -> None:
     if digest in outer:
         why = f"the composition ({names}) is a component of itself"
         raise ComponentError(f"cannot start: {why}; remove the component that runs it")
-    if is_too_deep():
+    if is_too_deep(MAX_NESTED if is_bundle else 0):
         why = f"{MAX_DEPTH} Porticos start each other"
         raise ComponentError(f"cannot start: {why}; of {names}, remove the one that runs Portico")
     os.environ[COMPOSITIONS] = ":".join((*outer, digest))
 
 
-def is_too_deep() -> bool:
-    """True for a process inside of as many Porticos as may start each other."""
+def is_too_deep(more: int = 0) -> bool:
+    """True for a process inside of as many Porticos as may start each other, and of more."""
     from portico.process.process_tree import MARK
 
-    return os.environ.get(MARK, "").count(":") >= MAX_DEPTH
+    return os.environ.get(MARK, "").count(":") >= MAX_DEPTH + more
 
 
 def _digest(components: Iterable[Component]) -> str:

@@ -76,7 +76,8 @@ def composer_of(options: RunOptions) -> Composer:
         from portico.components.granted import granted
 
         components = granted(components, options.grant)
-    enter(components)
+    is_bundle = bundles.opener is not None and bundles.opener.alone is not None
+    enter(components, is_bundle=is_bundle)
     if options.watch:
         options.builds = _builds(found)
     if bundles.opener is not None:
