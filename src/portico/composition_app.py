@@ -275,7 +275,9 @@ def _entry(component: Component, idle_s: float) -> ServerEntry:
     if component.entry is not None:
         return replace(component.entry, name=component.name)
     command, *args = component.argv or ("",)
-    timeouts = Timeouts(idle=idle_s)
+    usual = Timeouts()
+    init, lists = max(usual.init, component.start_s), max(usual.list, component.start_s)
+    timeouts = Timeouts(init=init, list=lists, idle=idle_s)
     return ServerEntry(
         name=component.name, command=command, args=tuple(args), url=component.url, timeouts=timeouts
     )

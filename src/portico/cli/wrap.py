@@ -188,6 +188,8 @@ def options_of(
     options = _Options()
     options.target = [component.url] if component.url else list(component.argv)
     options.http, options.name = door.http, door.name
+    options.init_timeout = max(options.init_timeout, component.start_s)
+    options.list_timeout = max(options.list_timeout, component.start_s)
     entry = component.entry
     if entry is not None:
         options.clean_env = not entry.url

@@ -9,19 +9,24 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file, unpacked
 from portico.bundles.contents import BundleContents, BundledComponent
 from portico.components.classify import Component, classify
 from portico.components.resolver import RequestedComponent
+from portico.components.wasm_process import COMPILE_S
 from portico.config.names import valid_name
 from portico.config.paths import cache_folder
-from portico.config.schema import ServerEntry
+from portico.config.schema import ServerEntry, Timeouts
 from portico.state.report import report
 
 _RUN = ("-P", "-m", "portico", "run")
 _UNPACKED = "components"
+_START_S = 30.0
+"""How long a bundle takes itself, until it starts the components in it."""
+_SERVER_START_S = Timeouts().init + Timeouts().list
 
 
 class Approve(Protocol):
@@ -30,6 +35,16 @@ class Approve(Protocol):
     def __call__(self, bundle: BundleReader, path: str, origin: str) -> None:
         """Return if they are approved; raises BundleError if not."""
         ...
+
+
+class _Opened(Struct, frozen=True):
+    """A bundle that is unpacked."""
+
+    contents: BundleContents
+    folder: str
+    """The folder with its files."""
+    start_s: float
+    """How long it may take to list its tools."""
 
 
 class BundleOpener:
@@ -54,10 +69,10 @@ class BundleOpener:
         return [one for entry in entries for one in self._open_beside(entry)]
 
     def _open_alone(self, entry: RequestedComponent) -> list[RequestedComponent]:
-        contents, self.folder = self._open(entry)
-        self.alone = contents
-        found = [_inner(entry, one, self.folder) for one in contents.components]
-        if len(found) == 1 and is_bundle_entry(found[0]) and _is_plain(contents):
+        opened = self._open(entry)
+        self.alone, self.folder = opened.contents, opened.folder
+        found = [_inner(entry, one, self.folder) for one in self.alone.components]
+        if len(found) == 1 and is_bundle_entry(found[0]) and _is_plain(self.alone):
             return self._open_alone(found[0])
         return [one for inner in found for one in self._open_beside(inner)]
 
@@ -65,29 +80,49 @@ class BundleOpener:
         """Return the components of middleware, or a command that runs the bundle."""
         if not is_bundle_entry(entry):
             return [entry]
-        contents, folder = self._open(entry)
+        opened = self._open(entry)
         component = entry.component
         assert component is not None, "it is resolved"
-        if not contents.is_middleware:
-            argv = (sys.executable, *_RUN, component.path)
-            return [
-                replace(entry, component=replace(component, kind="command", path="", argv=argv))
-            ]
+        if not opened.contents.is_middleware:
+            return [replace(entry, component=_process(component, opened.start_s))]
         found = []
-        for one in contents.components:
-            inner = _inner(entry, one, folder)
+        for one in opened.contents.components:
+            inner = _inner(entry, one, opened.folder)
             found += self._open_beside(_renamed(inner, f"{component.name}-{one.name}"))
         return found
 
-    def _open(self, entry: RequestedComponent) -> tuple[BundleContents, str]:
-        """Verify, approve and unpack a bundle; return its contents and the folder of its files."""
+    def _open(self, entry: RequestedComponent) -> _Opened:
+        """Verify, approve and unpack a bundle."""
         assert entry.component is not None, "it is resolved"
         path = entry.component.path
         with open_bundle_file(path) as bundle:
             bundle.verify()
             self._approve(bundle, path, entry.origin or os.path.realpath(path))
             place = unpacked(bundle, os.path.join(cache_folder(), _UNPACKED))
-            return bundle.contents, place
+            return _Opened(bundle.contents, place, _start_s(bundle))
+
+
+def bundle_start_s(path: str) -> float:
+    """Return how long the process of this bundle may take to list its tools; raises BundleError."""
+    with open_bundle_file(path) as bundle:
+        return _start_s(bundle)
+
+
+def _start_s(bundle: BundleReader) -> float:
+    """Return a time that is longer than everything in the bundle may take.
+
+    A shorter one would end its process, and its tools would be missing, although they come late.
+    """
+    kinds = {one.kind for one in bundle.contents.components}
+    longest = [COMPILE_S] if "wasm" in kinds else [_SERVER_START_S]
+    longest += [_start_s(inner) for _, inner in bundle.inner()]
+    return _START_S + max(longest)
+
+
+def _process(bundle: Component, start_s: float) -> Component:
+    """Return the command that serves a bundle in a process of its own."""
+    argv = (sys.executable, *_RUN, bundle.path)
+    return replace(bundle, kind="command", path="", argv=argv, start_s=start_s)
 
 
 def is_bundle_entry(entry: RequestedComponent) -> bool:

@@ -79,6 +79,8 @@ class Component(Struct, frozen=True, kw_only=True):
     """The entry of an alias, or of a sandboxed file, which has the options of its server."""
     binary: str = ""
     """The file of a `wasm` component, which a worker hosts."""
+    start_s: float = 0.0
+    """How long a command may take to start, and to list its tools; 0 for the usual time."""
 
     @property
     def is_file(self) -> bool:

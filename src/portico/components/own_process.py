@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from portico.components.classify import classify
 from portico.components.wasm_process import wasm_server
 from portico.config.component_grants import ComponentGrants
 from portico.config.paths import state_folder
-from portico.config.schema import ComponentEntry, ServerEntry
+from portico.config.schema import ComponentEntry, ServerEntry, Timeouts
 from portico.config.trust import check_code
 from portico.model.errors import PorticoError
 from portico.state.client_sessions import FOLDER_VARIABLE
@@ -101,7 +102,7 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
         description=entry.description,
         tags=entry.tags,
         tools=entry.tools,
-        timeouts=entry.timeouts,
+        timeouts=_timeouts(entry),
         instances=entry.instances,
         sharing=entry.sharing,
         era=_era(entry) if is_ours else "auto",
@@ -118,6 +119,29 @@ def _era(entry: ComponentEntry) -> str:
     Its questions work in both eras. All clients share the connection of a modern process.
     """
     return "legacy" if entry.sharing == "per-client" else "modern"
+
+
+def _timeouts(entry: ComponentEntry) -> Timeouts:
+    """Return the timeouts of its process; that of a bundle may take as long as what is in it."""
+    times, start_s = entry.timeouts, 0.0
+    with suppress(PorticoError):  # the process reports what is wrong with its bundle
+        path = "" if entry.problem else _bundle_of(entry)
+        if path:
+            from portico.components.bundled import bundle_start_s
+
+            start_s = bundle_start_s(path)
+    return replace(times, init=max(times.init, start_s), list=max(times.list, start_s))
+
+
+def _bundle_of(entry: ComponentEntry) -> str:
+    """Return the file of a bundle; empty for another component; raises PorticoError."""
+    if entry.path:
+        return entry.path if classify(entry.path).kind == "bundle" else ""
+    if not entry.oci:
+        return ""
+    from portico.components.registry_resolver import find_pulled
+
+    return find_pulled(entry.config, entry.oci).path
 
 
 def keeps_sessions(entry: ComponentEntry) -> bool:

@@ -18,7 +18,7 @@ from portico.wasm.sidecar import ENDING
 
 _WORKER = ("-P", "-m", "portico.wasm.worker")
 # -P: modules in the working directory must not be imported.
-_COMPILE_S = 150.0
+COMPILE_S = 150.0
 """The lists of a component that is not compiled yet wait for that."""
 
 
@@ -59,7 +59,7 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         description=entry.description,
         tags=entry.tags,
         tools=entry.tools,
-        timeouts=replace(entry.timeouts, list=max(entry.timeouts.list, _COMPILE_S)),
+        timeouts=replace(entry.timeouts, list=max(entry.timeouts.list, COMPILE_S)),
         instances=entry.instances,
         # A worker may replace itself: a connection of the legacy era would have a state.
         era="modern",
