@@ -153,13 +153,13 @@ class CompositionApp:
         assert options.composer is not None
         loaded = options.composer.files()
         if options.builds is None:
-            return [*loaded, *self._binaries()]
-        binaries = () if options.builds.is_building else self._binaries()
+            return [*loaded, *self._binaries().values()]
+        binaries = () if options.builds.is_building else self._binaries().values()
         return [*loaded, *options.builds.files(), *binaries]
 
     def _binaries(self) -> dict[str, str]:
-        """Return the names of sandboxed components by their files."""
-        return {one.binary: name for name, one in self._addresses.items() if one.binary}
+        """Return the files of sandboxed components by their names."""
+        return {name: one.binary for name, one in self._addresses.items() if one.binary}
 
     async def _reload(self, changed: frozenset[str]) -> None:
         """Load changed files again; calls in flight finish in the old ones."""
@@ -169,27 +169,31 @@ class CompositionApp:
         try:
             if self._options.builds is not None:
                 await self._options.builds.build(changed)
-                if changed.isdisjoint((*composer.files(), *self._binaries())):
+                if changed.isdisjoint((*composer.files(), *self._binaries().values())):
                     return  # the component that was built is reloaded when it is seen to change
             composition = await load_off_loop(lambda: composer.reload(changed), names, _IMPORT_S)
             links = (*self._options.links, *composition.links)
             await registry.recompose(_local(composition), links, self._rules(composition))
+            self._composition = composition
+            self._reload_binaries(changed)
         except Exception as error:  # noqa: BLE001  (a link may raise anything)
             is_ours = isinstance(error, PorticoError)
             why = str(error) if is_ours else f"{type(error).__name__}: {error}"
             report(f"{names} changed, but was not reloaded; keeping the previous version: {why}")
             return
-        self._composition = composition
-        self._reload_binaries(changed)
-        report(f"{names} changed; reloaded")
+        if not changed <= set(self._binaries().values()):  # those are reported when they are loaded
+            report(f"{names} changed; reloaded")
 
     def _reload_binaries(self, changed: frozenset[str]) -> None:
         """Replace the workers of changed files once the new ones have listed their tools."""
+        from portico.components.wasm_process import restamped
+
         registry = self._registry
-        for file, name in self._binaries().items():
+        for name, file in self._binaries().items():
             if file in changed:
-                component = replace(classify(file), name=name)
-                servers = {**registry.config.servers, name: _entry(component, 0.0)}
+                classify(file)  # raises ComponentError if it is not a component any more
+                servers = dict(registry.config.servers)
+                servers[name] = restamped(servers[name])
                 registry.config = replace(registry.config, servers=servers)
                 registry.start_reload(name)
 

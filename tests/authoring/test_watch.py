@@ -14,6 +14,7 @@ from portico.model.errors import PorticoError
 from tests.gateway.observed import portico
 from tests.support.running import WAIT_S, free_port
 from tests.support.tmux import tmux
+from tests.wasm.building import wat
 from tests.wrap.standing import until
 
 SOURCE = '''
@@ -40,6 +41,13 @@ def version() -> str:
     """Name this version."""
     return "VERSION"
 '''
+
+FUNCTIONS = """(component
+  (core module $m (func (export "f") (result i32) i32.const 1))
+  (core instance $i (instantiate $m))
+  (func $f (result s32) (canon lift (core func $i "f")))
+  (export "shown-NUMBER" (func $f))
+  (export "hidden" (func $f)))"""
 
 HANGING = """
 import pathlib, time
@@ -185,6 +193,37 @@ def test_a_project_that_nobody_named_is_not_built(tmp_path: Path) -> None:
         until(lambda: "second.py changed; reloaded" in said(), "nothing is watched")
         assert "building" not in said()
         assert "first" in (folder / "made.py").read_text()
+    finally:
+        serving.terminate()
+        serving.wait(WAIT_S)
+        log.close()
+
+
+def test_a_sandboxed_component_is_reloaded_with_its_grants(tmp_path: Path) -> None:
+    folder, port = tmp_path / "work", free_port()
+    folder.mkdir()
+    session, file = Session(folder, port), folder / "some.wasm"
+
+    def save(data: bytes) -> None:
+        (folder / "draft").write_bytes(data)
+        (folder / "draft").replace(file)
+
+    save(wat(FUNCTIONS.replace("NUMBER", "one")))
+    words = ["run", "--watch", f"a={file}", f"b={file}", "--prefix", "--http", str(port)]
+    words += ["--grant", "a:tools=shown*", "--grant", "b:tools=shown*"]
+    environ = {**os.environ, "PORTICO_HOME": str(folder / "home")}
+    log = (folder / "log").open("w+")
+    said = (folder / "log").read_text
+    serving = subprocess.Popen([sys.executable, "-m", "portico", *words], env=environ, stderr=log)
+    try:
+        until(lambda: "serving" in said(), "it is not served")
+        assert session.tools() == ["a__shown_one", "b__shown_one"]
+        save(b"not a component")
+        until(lambda: "some.wasm changed, but was not reloaded" in said(), "nothing is watched")
+        save(wat(FUNCTIONS.replace("NUMBER", "two")))
+        for name in ("a", "b"):
+            until(lambda: f"{name} reloaded: its file has changed" in said(), "not reloaded")  # noqa: B023
+        assert session.tools() == ["a__shown_two", "b__shown_two"]
     finally:
         serving.terminate()
         serving.wait(WAIT_S)

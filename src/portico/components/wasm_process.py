@@ -79,6 +79,13 @@ def with_grants(server: ServerEntry, lines: Iterable[str]) -> ServerEntry:
     return replace(server, env={VARIABLE: replace(settings, granted=granted).encode()})
 
 
+def restamped(server: ServerEntry) -> ServerEntry:
+    """Return the server of a component whose file has changed, with its other options."""
+    settings = settings_of(server)
+    stamp = _stamp(settings.file)
+    return replace(server, env={VARIABLE: replace(settings, stamp=stamp).encode()})
+
+
 def settings_of(server: ServerEntry) -> HostSettings:
     """Return the settings of the worker that a sandboxed server is."""
     return decode_settings(server.env[VARIABLE])
