@@ -7,7 +7,9 @@ import pytest
 
 from portico.authoring.names_file import RESERVED
 from portico.cli.main import COMMANDS
+from tests.authoring.composing import GUARD, RUN
 from tests.gateway.observed import portico
+from tests.wasm.building import wat
 
 CALC = '''
 from portico import Server
@@ -20,6 +22,11 @@ def add(a: int, b: int) -> int:
     """Add."""
     return a + b
 '''
+
+
+HANDLER = """(component
+  (instance $i)
+  (export "portico:mcp/handler@0.1.0" (instance $i)))"""
 
 
 @pytest.fixture
@@ -104,6 +111,39 @@ def test_bad_names_change_nothing(folder: Path, words: list[str], why: str) -> N
     words = [str(folder / "calc.py") if one == "FILE" else one for one in words]
     assert why in done(folder, *words, code=1)
     assert config(folder) == before
+
+
+def test_a_bundle_behind_an_alias_is_served_as_it_was_composed(folder: Path) -> None:
+    (folder / "guard.py").write_text(GUARD)
+    for name in ("guard", "calc"):
+        done(folder, "compose", f"{folder}/{name}.py", "-o", f"{folder}/{name}.portico")
+        done(folder, "components", "add", f"my-{name}", f"{folder}/{name}.portico")
+    done(folder, "profiles", "add", "safe", "my-guard", "my-calc")
+    sums = '{"a": 1, "b": 2}'
+    assert done(folder, "call", f"{RUN} my-calc", "add", sums).strip() == "3"
+    for both in ("my-guard my-calc", "safe", f"my-guard {folder}/calc.py"):
+        assert done(folder, "call", f"{RUN} {both}", "add", sums).strip() == "41"
+    said = done(folder, "run", "my-guard", code=1)
+    assert "guard of my-guard: nothing is behind this middleware" in said
+
+
+def test_sandboxed_files_have_aliases_with_their_grants(folder: Path) -> None:
+    (folder / "sums.wasm").write_bytes(wat("(component)"))
+    (folder / "guard.wasm").write_bytes(wat(HANDLER))
+    assert "sums is " in done(folder, "components", "add", "sums", f"{folder}/sums.wasm")
+    done(folder, "components", "add", "watch", f"{folder}/guard.wasm")
+    done(folder, "profiles", "add", "dev", "watch", "sums", f"{folder}/sums.wasm")
+    [*_, last] = json.loads(done(folder, "profiles", "list", "--json"))["dev"]["components"]
+    assert last == f"{folder}/sums.wasm"
+    path = folder / "home/config/portico.toml"
+    path.write_text(f'{config(folder)}\n[components.sums.grants]\nhttp = "any"\n')
+    said = done(folder, "compose", "watch", "sums", "-o", f"{folder}/x.portico")
+    assert "sums: its grants of the config are not in the bundle; name those" in said
+    found = json.loads(done(folder, "inspect", f"{folder}/x.portico", "--json"))["components"]
+    assert [(one["name"], one.get("is_middleware")) for one in found] == [
+        ("watch", True),
+        ("sums", None),
+    ]
 
 
 def test_a_program_that_a_name_hides_is_reported(folder: Path) -> None:

@@ -46,7 +46,7 @@ class NamesFile:
         config = self.config()
         self._check_new(name, config)
         component = classify(argument, ConfigAliases(self._chosen))
-        if component.entry is not None or argument in config.profiles:
+        if component.is_alias or argument in config.profiles:
             how = f"to give it a second name, write `portico profiles add {name} {argument}`"
             raise ComponentError(f"{argument} is a name of the config already; {how}")
         if component.url:
@@ -119,7 +119,7 @@ class NamesFile:
         if rest in known or is_registry_reference(rest):
             return argument
         component = classify(rest, ConfigAliases(self._chosen))
-        return prefix + _whole(component) if component.path else argument
+        return prefix + _whole(component) if component.path or component.binary else argument
 
     def _write(self, section: str, name: str, entry: Mapping[str, Any]) -> None:
         self._change(EntryChange((section, name), dict(entry)))
@@ -132,7 +132,7 @@ class NamesFile:
 
 
 def _entry(component: Component) -> dict[str, Any]:
-    if component.path:
+    if component.path or component.binary:
         return {"path": _whole(component)}
     if os.path.isfile(component.argument):
         return {"path": os.path.abspath(component.argument)}
@@ -141,7 +141,7 @@ def _entry(component: Component) -> dict[str, Any]:
 
 
 def _whole(component: Component) -> str:
-    path = os.path.abspath(component.path)
+    path = os.path.abspath(component.path or component.binary)
     return f"{path}:{component.variable}" if component.variable else path
 
 

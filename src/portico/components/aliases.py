@@ -33,7 +33,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
             return config.servers[name]
         from portico.components.own_process import as_server, checked
 
-        return as_server(checked(config.components[name]))
+        return as_server(checked(config.components[name], may_be_middleware=True))
 
     def __contains__(self, name: object) -> bool:
         return name in self._names

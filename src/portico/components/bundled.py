@@ -141,7 +141,10 @@ def _renamed(entry: RequestedComponent, name: str) -> RequestedComponent:
 
 
 def _inner(entry: RequestedComponent, one: BundledComponent, folder: str) -> RequestedComponent:
-    return replace(entry, component=component_of(one, folder), via=(*entry.via, entry.argument))
+    component = component_of(one, folder)
+    if component.is_file:  # in messages, as people know it
+        component = replace(component, argument=f"{one.name} of {entry.argument}")
+    return replace(entry, component=component, via=(*entry.via, entry.argument))
 
 
 def component_of(one: BundledComponent, folder: str) -> Component:

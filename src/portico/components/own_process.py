@@ -21,8 +21,11 @@ _RUN = ("-P", "-m", "portico", "run")
 # -P: modules in the working directory must not be imported.
 
 
-def checked(entry: ComponentEntry) -> ComponentEntry:
-    """Return the entry; with a problem if its file is not a component, or not only the user's."""
+def checked(entry: ComponentEntry, *, may_be_middleware: bool = False) -> ComponentEntry:
+    """Return the entry; with a problem if its file is not a component, or not only the user's.
+
+    Middleware is not a component of a gateway, but is one of `run` and `compose`.
+    """
     if entry.problem or not (entry.path or entry.oci):
         return entry
     try:
@@ -40,7 +43,7 @@ def checked(entry: ComponentEntry) -> ComponentEntry:
         is_link = found.kind == "wasm" and _is_middleware(found.binary)
     except PorticoError as error:
         return replace(entry, problem=str(error))
-    if is_link:
+    if is_link and not may_be_middleware:
         how = "name it in [gateway] links, in place of a component"
         what = f"{entry.oci or entry.path}: is middleware, and offers nothing"
         return replace(entry, problem=f"{what}; {how}")

@@ -72,12 +72,16 @@ class NameResolver:
         return [replace(entry, component=component)]
 
     def _alias_as_file(self, component: Component) -> Component:
-        """Return the file of an alias that cannot run as a process of its own."""
+        """Return the file of an alias that cannot run as a process of its own: middleware, and a
+        bundle, which is served as it was composed."""
         path = "" if component.entry is None else self._aliases.file(component.argument)
         if not path or (component.entry is not None and component.entry.problem):
             return component
         found = replace(classify(path), name=component.name)
-        return found if self._as_files or _is_middleware(found) else component
+        if found.kind == "wasm":  # it may be middleware, and has the grants of its entry
+            return replace(component, kind="wasm", binary=found.binary)
+        is_file = self._as_files or found.kind == "bundle" or _is_middleware(found)
+        return found if is_file else component
 
 
 class LazyRegistryResolver:
