@@ -30,6 +30,8 @@ from portico.bundles.layout import StoredFile, checksum, directory, local_header
 CALC = b"from portico import Server\nserver = Server('calc')\n"
 FILES = {"parts/0/calc.py": CALC, "parts/0/words.json": b'[{"name": "hello"}]'}
 SAMPLE = Path(__file__).parent / "format-1.portico"
+WITH_WISHES = SAMPLE.with_name("format-1-with-wishes.portico")
+"""Names the wishes of its own components too, as the first bundles did."""
 
 
 def contents(
@@ -113,6 +115,7 @@ def test_a_bundle_of_the_first_format_opens() -> None:
     found = verify(SAMPLE)
     assert (found.format, found.name) == (1, "sample")
     assert SAMPLE.read_bytes() == bundle_bytes(contents(), FILES)
+    assert verify(WITH_WISHES) == found
 
 
 def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
@@ -215,6 +218,16 @@ def test_every_cut_and_every_addition_is_found(tmp_path: Path) -> None:
         path.write_bytes(wrong)
         with pytest.raises(BundleError):
             verify(path)
+
+
+def test_a_bundle_is_hardly_larger_than_its_files(tmp_path: Path) -> None:
+    files = {f"parts/0/tool{number:02}.py": CALC for number in range(12)}
+    parts = tuple(
+        BundledComponent(name=path[8:14], kind="python", interface="python@1", file=path)
+        for path in files
+    )
+    data = bundle_bytes(contents(files, parts), files)
+    assert len(data) <= len(CALC) * len(files) + 4096
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

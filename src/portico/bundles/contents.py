@@ -1,13 +1,15 @@
 """The contents of a bundle, as its first file `portico.json` lists them."""
 
+import hashlib
 import json
 import posixpath
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from portico.bundles.interfaces import check_interface
 from portico.config.names import is_valid_name
@@ -123,8 +125,13 @@ class _Head(Struct):
 
 
 def encoded(contents: BundleContents) -> bytes:
-    """Return the manifest; the same contents give the same bytes with every library."""
-    text = json.dumps(msgspec.to_builtins(contents), ensure_ascii=False, separators=(",", ":"))
+    """Return the manifest; the same contents give the same bytes with every library.
+
+    The wishes of its own components follow from the rest, so only those of inner bundles are in it.
+    """
+    own = set(own_wishes(contents))
+    stored = replace(contents, wishes=tuple(one for one in contents.wishes if one not in own))
+    text = json.dumps(msgspec.to_builtins(stored), ensure_ascii=False, separators=(",", ":"))
     return f"{text}\n".encode()
 
 
@@ -142,7 +149,8 @@ def decoded_contents(data: bytes) -> BundleContents:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(f"its {MANIFEST} cannot be read: {error}") from None
     check_contents(contents)
-    return contents
+    wishes = dict.fromkeys((*own_wishes(contents), *contents.wishes))
+    return replace(contents, wishes=tuple(wishes))
 
 
 def check_contents(contents: BundleContents) -> None:
@@ -160,10 +168,6 @@ def check_contents(contents: BundleContents) -> None:
         names.add(one.name)
         _check_component(one, files)
     _check_transport(contents.transport, files)
-    own = set(own_wishes(contents))
-    if missing := own - set(contents.wishes):
-        which = shown(min(missing, key=str).path)
-        raise BundleError(f"{which} needs a right that the bundle does not name")
 
 
 def _check_files(files: Sequence[BundledFile]) -> None:
@@ -246,21 +250,20 @@ def _check_transport(transport: str, files: set[str]) -> None:
 
 def own_wishes(contents: BundleContents) -> list[Wish]:
     """Return the wishes of its own components, without those of inner bundles."""
-    found: list[Wish] = []
-    for one in contents.components:
-        found += _wishes_of(one, contents.files)
+    digests = _code_digests(contents.files)
+    found = [wish for one in contents.components for wish in _wishes_of(one, digests)]
     file = transport_file(contents)
     if file:
-        found.append(Wish("transport", "python", (code_digest(contents.files, file),)))
+        found.append(Wish("transport", "python", (digests[_folder_of(file)],)))
     return found
 
 
-def _wishes_of(one: BundledComponent, files: Sequence[BundledFile]) -> Iterator[Wish]:
+def _wishes_of(one: BundledComponent, digests: Mapping[str, str]) -> Iterator[Wish]:
     code = one.file if one.kind == "python" else one.handlers
     if code:
-        yield Wish(one.name, "python", (code_digest(files, code),))
+        yield Wish(one.name, "python", (digests[_folder_of(code)],))
     if one.kind == "program":
-        yield Wish(one.name, "program", (*one.argv, code_digest(files, one.file)))
+        yield Wish(one.name, "program", (*one.argv, digests[_folder_of(one.file)]))
     if one.kind == "command":
         yield Wish(one.name, "command", one.argv)
     if one.url:
@@ -276,13 +279,20 @@ def inner_wishes(name: str, contents: BundleContents) -> list[Wish]:
     return [Wish(f"{name}/{one.path}", one.kind, one.value) for one in contents.wishes]
 
 
-def code_digest(files: Sequence[BundledFile], path: str) -> str:
-    """Return the digest of a file and of all files that it may use: those in its folder."""
-    import hashlib
+def _code_digests(files: Sequence[BundledFile]) -> Mapping[str, str]:
+    """Return the digest of all files of each folder, since its code may use all of them."""
+    lines: dict[str, list[str]] = {}
+    for one in files:
+        lines.setdefault(_folder_of(one.path), []).append(f"{one.path}\0{one.sha256}\n")
+    return {
+        folder: f"sha256:{hashlib.sha256(''.join(sorted(found)).encode()).hexdigest()}"
+        for folder, found in lines.items()
+    }
 
-    folder = "/".join(path.split("/")[:2]) + "/"
-    found = [f"{one.path}\0{one.sha256}\n" for one in files if one.path.startswith(folder)]
-    return f"sha256:{hashlib.sha256(''.join(sorted(found)).encode()).hexdigest()}"
+
+def _folder_of(path: str) -> str:
+    """Return the folder that a component's files are in, such as `parts/0`."""
+    return "/".join(path.split("/")[:2])
 
 
 def transport_file(contents: BundleContents) -> str:
