@@ -131,12 +131,59 @@ def test_grants_that_changed_are_asked_for_again(folder: Path) -> None:
     assert "the config 'unit' is not granted" in tried(away, "config", name="unit")
 
 
-def test_grants_of_an_inner_bundle_are_asked_for_by_path(folder: Path) -> None:
+def test_other_code_does_not_get_what_was_granted(folder: Path) -> None:
+    (folder / "words.json").write_text("[]")
     inner, outer = folder / "inner.portico", folder / "outer.portico"
+
+    def compose() -> Path:
+        grant = "--grant=sums:tools=a*"
+        done(folder, "compose", folder / "sums.wasm", grant, "--force", "-o", inner)
+        done(folder, "compose", inner, folder / "words.json", "--force", "-o", outer)
+        return elsewhere(folder, outer)
+
+    away = compose()
+    done(away.parent, "approve", "-y", away)
+    assert call(away.parent, away) == "5"
+    (folder / "words.json").write_text('{"tools": []}')
+    assert "all rights are approved already" in done(away.parent, "approve", compose())
+    (folder / "sums.wasm").write_bytes(wat(ADD.replace("i32.add", "i32.sub")))
+    said = done(away.parent, "run", compose(), code=1)
+    assert "it has changed since it was approved, and needs rights" in said
+    assert "inner/sums: gets tools=a*" in said
+    said = done(away.parent, "approve", "-y", away)
+    assert f"{away} has changed since it was approved, and needs:" in said
+    assert call(away.parent, away) == "-1"
+
+
+@pytest.mark.slow
+def test_an_inner_bundle_gets_its_grants_in_its_own_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "value-of-the-key")
+    wanting(folder, "config=unit=km", "secrets=key=${KEY}", name="inner")
+    (folder / "plain.json").write_text("[]")
+    made = folder / "one.portico"
+    done(folder, "compose", folder / "inner.portico", folder / "plain.json", "-o", made)
+    away = elsewhere(folder, made)
+    refused = tried(away, "config", name="unit")
+    for grant in ("config=unit=km", "secrets=key=${KEY}"):
+        assert f"inner/trying: gets {grant}" in refused
+    done(away.parent, "approve", "-y", away)
+    assert tried(away, "config", name="unit").strip() == "km"
+    assert tried(away, "secret", name="key").strip() == "value-of-the-key"
+    assert "is not granted" in tried(away, "config", name="other")
+
+
+@pytest.mark.parametrize("beside", [(), ("plain.json",)], ids=["alone", "in its own process"])
+def test_grants_of_an_inner_bundle_are_asked_for_by_path(
+    folder: Path, beside: tuple[str, ...]
+) -> None:
+    inner, outer = folder / "inner.portico", folder / "outer.portico"
+    (folder / "plain.json").write_text("[]")
     for pattern, shows in (("a*", True), ("b*", False)):
         grant = f"--grant=sums:tools={pattern}"
         done(folder, "compose", folder / "sums.wasm", grant, "--force", "-o", inner)
-        done(folder, "compose", inner, "--force", "-o", outer)
+        done(folder, "compose", inner, *(folder / one for one in beside), "--force", "-o", outer)
         away = elsewhere(folder, outer)
         said = done(away.parent, "run", away, code=1)
         assert f"inner/sums: gets tools={pattern}" in said

@@ -22,7 +22,8 @@ def main(argv: list[str]) -> int:
     path, origin = _place(options)
     with open_bundle_file(path) as bundle:
         bundle.verify()
-        missing = Approvals(state_folder()).missing(bundle, origin)
+        approvals = Approvals(state_folder())
+        missing = approvals.missing(bundle, origin)
         if not missing:
             what = (
                 "all rights are approved already" if bundle.contents.wishes else "needs no rights"
@@ -30,7 +31,8 @@ def main(argv: list[str]) -> int:
             Screen(sys.stdout).print(f"{options.bundle}: {what}")
             return 0
         dialog = Dialog(yes=options.yes)
-        show_wishes(dialog.out, options.bundle, wish_lines(missing))
+        has_changed = approvals.has_changed(origin)
+        show_wishes(dialog.out, options.bundle, wish_lines(missing), has_changed=has_changed)
         if not options.yes and not sys.stdin.isatty():
             raise Declined("nothing was changed: there is no terminal to ask at; add --yes")
         if dialog.choose("Allow this? [y]es, [n]o: ", "yn" if options.yes else "ny") != "y":

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -39,12 +39,16 @@ class Approvals:
 
     def missing(self, bundle: BundleReader, origin: str) -> list[Wish]:
         """Return the wishes that were not approved: for this bundle, or for this origin."""
-        wishes = bundle.contents.wishes
+        wishes = _with_code(bundle)
         if not wishes or self._read(bundle.digest) is not None:
             return []
         before = self._read(origin)
         accepted = set() if before is None else set(before.wishes)
         return [one for one in wishes if one not in accepted]
+
+    def has_changed(self, origin: str) -> bool:
+        """True if another bundle of this origin was approved."""
+        return self._read(origin) is not None
 
     def is_known(self, bundle: BundleReader) -> bool:
         """True if exactly this bundle was approved."""
@@ -54,9 +58,9 @@ class Approvals:
         """Approve all wishes of a bundle, and of each bundle in it; raises OSError."""
         make_private(self._folder)
         if origin:
-            self._write(origin, bundle.contents.wishes, origin)
+            self._write(origin, _with_code(bundle), origin)
         for one in _with_inner(bundle):
-            self._write(one.digest, one.contents.wishes, origin)
+            self._write(one.digest, _with_code(one), origin)
 
     def _write(self, key: str, wishes: Sequence[Wish], origin: str) -> None:
         replace(self._path(key), msgspec.json.encode(_Approval(origin, tuple(wishes))))
@@ -71,6 +75,28 @@ class Approvals:
     def _path(self, key: str) -> str:
         name = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
         return os.path.join(self._folder, f"{name}.json")
+
+
+def _with_code(bundle: BundleReader) -> list[Wish]:
+    """Return the wishes of a bundle; each grant with the digest of the code that gets it, so that
+    other code is not given what was granted to this."""
+    digests = dict(_granted_code(bundle))
+    return [
+        msgspec.structs.replace(one, value=(*one.value, digests[one.path]))
+        if one.kind == "grant"
+        else one
+        for one in bundle.contents.wishes
+    ]
+
+
+def _granted_code(bundle: BundleReader, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the digest of each component that requires grants."""
+    files = {one.path: one.sha256 for one in bundle.contents.files}
+    for one in bundle.contents.components:
+        if one.grants:
+            yield f"{above}{one.name}", files[one.file]
+    for name, inner in bundle.inner():
+        yield from _granted_code(inner, f"{above}{name}/")
 
 
 def _with_inner(bundle: BundleReader) -> Iterable[BundleReader]:

@@ -18,19 +18,20 @@ def approve_bundle(bundle: BundleReader, path: str, origin: str) -> None:
         if bundle.contents.wishes and not approvals.is_known(bundle):
             accept_bundle(bundle, origin)  # a newer one: the bundles in it are approved with it
         return
-    lines = wish_lines(missing)
+    lines, has_changed = wish_lines(missing), approvals.has_changed(origin)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BundleError(_unapproved(path, lines))
-    show_wishes(Screen(sys.stderr), path, lines)
+        raise BundleError(_unapproved(path, lines, has_changed=has_changed))
+    show_wishes(Screen(sys.stderr), path, lines, has_changed=has_changed)
     print("Allow this? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 (stdout is MCP's)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise BundleError("not allowed, so nothing of it was run")
     accept_bundle(bundle, origin)
 
 
-def show_wishes(screen: Screen, path: str, lines: list[str]) -> None:
-    """Print the rights that a bundle needs."""
-    screen.print(f"{path} needs:", "bold")
+def show_wishes(screen: Screen, path: str, lines: list[str], *, has_changed: bool) -> None:
+    """Print the rights that a bundle needs, and whether an earlier one was approved."""
+    why = "has changed since it was approved, and needs" if has_changed else "needs"
+    screen.print(f"{path} {why}:", "bold")
     for line in lines:
         screen.print(f"  {line}")
 
@@ -46,7 +47,8 @@ def accept_bundle(bundle: BundleReader, origin: str) -> None:
         ) from None
 
 
-def _unapproved(path: str, lines: list[str]) -> str:
+def _unapproved(path: str, lines: list[str], *, has_changed: bool) -> str:
     shown = "\n".join(f"  {line}" for line in lines)
     how = f"read this, and run `portico approve {shlex.quote(path)}` to allow it"
-    return f"it needs rights that are not approved here; {how}:\n{shown}"
+    why = "it has changed since it was approved, and needs" if has_changed else "it needs"
+    return f"{why} rights that are not approved here; {how}:\n{shown}"
