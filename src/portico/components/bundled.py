@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file, unpacked
-from portico.bundles.contents import BundleContents, BundledComponent
+from portico.bundles.contents import BundleContents, BundledComponent, BundleError
 from portico.components.classify import Component, classify
 from portico.components.resolver import RequestedComponent
 from portico.components.wasm_process import COMPILE_S
@@ -172,7 +172,11 @@ def component_of(one: BundledComponent, folder: str) -> Component:
 
 def _wasm(one: BundledComponent, path: str) -> Component:
     """Return a sandboxed component with the grants that it requires, which were approved."""
-    component = replace(classify(path), name=one.name)
+    found = classify(path)
+    if found.kind != "wasm":  # code of any other kind would run without a sandbox
+        what = "its file is not a WebAssembly component, as its bundle claims"
+        raise BundleError(f"{one.name}: {what}; get the bundle again")
+    component = replace(found, name=one.name)
     if not one.grants:
         return component
     from portico.components.granted import granted
