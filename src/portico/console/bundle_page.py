@@ -10,7 +10,7 @@ from portico.bundles.approvals import wish_lines
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file
 from portico.bundles.contents import BundledComponent
 from portico.console.render import Screen, size
-from portico.model.wording import counted
+from portico.model.wording import counted, printable
 
 _KINDS = {
     "python": "a Python file",
@@ -40,7 +40,7 @@ def show_bundle(path: str, *, verify: bool, as_json: bool) -> int:
 def _show(screen: Screen, path: str, bundle: BundleReader, *, verified: bool) -> None:
     contents = bundle.contents
     what = "middleware for others" if contents.is_middleware else "a server"
-    screen.print(f"{contents.name or path}: a bundle, {what}", "bold")
+    screen.print(f"{printable(contents.name) or path}: a bundle, {what}", "bold")
     bytes_ = size(sum(one.size for one in contents.files))
     rows = [
         ("format", str(contents.format)),
@@ -51,7 +51,7 @@ def _show(screen: Screen, path: str, bundle: BundleReader, *, verified: bool) ->
     if contents.prefixed:
         rows.append(("names", "with the component's name before each"))
     if contents.shadows:
-        rows.append(("shadows", ", ".join(contents.shadows)))
+        rows.append(("shadows", printable(", ".join(contents.shadows))))
     for key, value in rows:
         screen.print(f"  {key.ljust(8)}  {value}")
     title = f"Components ({len(contents.components)})"
@@ -64,7 +64,7 @@ def _component_rows(bundle: BundleReader, indent: str = "") -> Iterator[tuple[st
     inner = dict(bundle.inner())
     for one in bundle.contents.components:
         role = "middleware" if one.is_middleware else _KINDS[one.kind]
-        yield indent + one.name, role, one.interface, _about(one)
+        yield indent + one.name, role, one.interface, printable(_about(one))
         if one.name in inner:
             yield from _component_rows(inner[one.name], f"{indent}  ")
 
