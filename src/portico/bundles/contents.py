@@ -26,7 +26,7 @@ MAX_NESTED = 8
 """How deep a bundle may hold bundles."""
 _FILES = "parts/"
 """The folder of all files but the manifest."""
-_MAX_PATH = 512
+_MAX_PATH, _MAX_NAME = 512, 255
 _MAX_SHOWN = 120
 
 BundledKind = Literal["python", "definitions", "wasm", "bundle", "program", "command", "url"]
@@ -199,12 +199,18 @@ def check_path(path: str) -> None:
     parts = path.split("/")
     is_outside = any(part in ("", ".", "..", "__pycache__") for part in parts)
     is_odd = "\\" in path or ":" in path or any(ord(c) < 32 for c in path)
-    if is_outside or is_odd or not path.startswith(_FILES) or len(path) > _MAX_PATH:
+    is_odd |= any(part.endswith((".", " ")) for part in parts)  # Windows leaves these out
+    is_long = len(path) > _MAX_PATH or any(_size(part) > _MAX_NAME for part in parts)
+    if is_outside or is_odd or is_long or not path.startswith(_FILES):
         raise BundleError(f"{shown(path)} is not a path inside of it")
+
+
+def _size(name: str) -> int:
+    """Return the size of a name in a folder; that of one that is not text is above any limit."""
     try:
-        path.encode()
+        return len(name.encode())
     except UnicodeEncodeError:
-        raise BundleError(f"{shown(path)} is not a path inside of it") from None
+        return _MAX_NAME + 1
 
 
 def _check_component(one: BundledComponent, files: set[str]) -> None:
@@ -218,6 +224,10 @@ def _check_component(one: BundledComponent, files: set[str]) -> None:
         raise BundleError(f"{what} has no command, or one too many")
     if (one.kind == "url") != one.url.startswith(("http://", "https://")):
         raise BundleError(f"{what} has no URL, or one too many")
+    if any("\0" in word for word in one.argv) or any(c <= " " for c in one.url):
+        raise BundleError(f"{what} has a command or a URL that cannot exist")
+    if any(not name or "=" in name or "\0" in name for name in one.variables):
+        raise BundleError(f"{what} needs a variable that cannot exist")
     if one.kind in ("python", "definitions", "wasm"):
         check_interface(one.interface, what)
     if one.grants:
