@@ -277,3 +277,26 @@ def test_thousands_of_components_share_the_digest_of_their_folder(tmp_path: Path
         bundle.verify()
         assert len(bundle.contents.wishes) == 3_000
         assert len({one.value for one in bundle.contents.wishes}) == 1
+
+
+def holding(inner: bytes, times: int) -> bytes:
+    """Return a bundle in which many components share one inner bundle."""
+    files = {"parts/0/inner.portico": inner}
+    some = tuple(
+        BundledComponent(name=f"c{number}", kind="bundle", file="parts/0/inner.portico")
+        for number in range(times)
+    )
+    return bundle_bytes(contents(*some, files=files), files)
+
+
+def test_a_small_bundle_of_many_bundles_is_refused_at_once(tmp_path: Path) -> None:
+    data = good()
+    for _ in range(8):  # 10 to the power of 8, in a few kilobytes
+        data = holding(data, 10)
+    assert len(data) < 20_000
+    assert "it holds more than 1,000 bundles; compose it flatter" in refusal(tmp_path, data)
+    path = tmp_path / "fine.portico"
+    path.write_bytes(holding(holding(good(), 10), 10))
+    with open_bundle_file(str(path)) as bundle:
+        bundle.verify()
+        assert bundle.count_inner() == 110

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from portico.bundles.contents import (
     MANIFEST,
     MAX_BUNDLE,
+    MAX_INNER,
     MAX_MANIFEST,
     MAX_NESTED,
     BundleContents,
@@ -94,19 +95,42 @@ class BundleReader:
         """Yield the name and the reader of each bundle in it."""
         offsets = self._offsets()
         for one, file in self.contents.inner():
-            try:
-                start = self._start + offsets[file.path]
-                yield one.name, BundleReader(self._handle, start, file.size, self._depth + 1)
-            except PorticoError as error:
-                raise BundleError(f"{shown(one.name)} in it: {error}") from None
+            yield one.name, self._inner(one.name, self._start + offsets[file.path], file.size)
+
+    def _inner(self, name: str, start: int, size: int) -> "BundleReader":
+        try:
+            return BundleReader(self._handle, start, size, self._depth + 1)
+        except PorticoError as error:
+            raise BundleError(f"{shown(name)} in it: {error}") from None
+
+    def count_inner(self) -> int:
+        """Return how many bundles are in it, however deep; raises BundleError if too many.
+
+        Components may share a file: a few such levels would be millions of bundles.
+        """
+        shares: dict[str, list[str]] = {}
+        for one, file in self.contents.inner():
+            shares.setdefault(file.path, []).append(one.name)
+        sizes = {file.path: file.size for file in self.contents.files}
+        offsets = self._offsets() if shares else {}
+        count = 0
+        for path, names in shares.items():
+            inner = self._inner(names[0], self._start + offsets[path], sizes[path])
+            count += len(names) * (1 + inner.count_inner())
+            if count > MAX_INNER:
+                raise BundleError(f"it holds more than {MAX_INNER:,} bundles; compose it flatter")
+        return count
 
     def _verify_inner(self) -> None:
         """Verify inner bundles; none may need more than this one names."""
         wishes = set(self.contents.wishes)
         expected = set(own_wishes(self.contents))
-        for name, inner in self.inner():
+        verified: set[str] = set()  # components may share a file
+        for (_, file), (name, inner) in zip(self.contents.inner(), self.inner(), strict=True):
             try:
-                inner.verify()
+                if file.path not in verified:
+                    inner.verify()
+                verified.add(file.path)
             except PorticoError as error:
                 raise BundleError(f"{shown(name)} in it: {error}") from None
             wanted = inner_wishes(name, inner.contents)
@@ -206,7 +230,9 @@ def open_bundle_file(path: str) -> Iterator[BundleReader]:
             raise BundleError("it is not a regular file; give the file of the bundle")
         if status.st_size > MAX_BUNDLE:
             raise BundleError(f"it is larger than {MAX_BUNDLE // 1024 // 1024} MB, the limit")
-        yield BundleReader(handle, 0, status.st_size)
+        bundle = BundleReader(handle, 0, status.st_size)
+        bundle.count_inner()
+        yield bundle
     except OSError as error:
         raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
     except BundleError as error:

@@ -24,6 +24,8 @@ MAX_MANIFEST = 1024 * 1024
 MAX_FILES = 10_000
 MAX_NESTED = 8
 """How deep a bundle may hold bundles."""
+MAX_INNER = 1_000
+"""How many bundles may be in a bundle, those in them included."""
 _FILES = "parts/"
 """The folder of all files but the manifest."""
 _MAX_PATH, _MAX_NAME = 512, 255
