@@ -39,6 +39,7 @@ class RunOptions(Protocol):
     shadow: list[str]
     http: str | None
     transport: str | None
+    listen: str | None
     stdio: bool
     watch: bool
     builds: "ProjectBuilds | None"
@@ -82,6 +83,10 @@ def composer_of(options: RunOptions) -> Composer:
         options.builds = _builds(found)
     if bundles.opener is not None:
         _set_as_composed(options, bundles.opener)
+    if options.listen is not None:
+        from portico.console.transport_option import check_listen
+
+        check_listen(options.listen, options.transport)
     return Composer(components)
 
 

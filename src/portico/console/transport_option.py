@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from portico.components.classify import ComponentError, classify
+from portico.components.classify import ComponentError, InvalidArgument, classify
 from portico.components.load import LoadError, import_file
 from portico.model.errors import PorticoError
 from portico.state.own_line import own_line
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
 _NAME = "serve"
 _PARAMETERS = "(endpoint, address, stop, drain_s)"
+_NOT_LISTENING = "--listen is the address of a --transport; for HTTP use --http"
 _ONLY_HTTP = ("--auth", "--token-file", "--allow-host", "--drain-notice")
+
+
+def check_listen(listen: str | None, transport: str | None) -> None:
+    """Raise InvalidArgument for an address that no transport listens on, also none of a bundle."""
+    if listen is not None and transport is None:
+        raise InvalidArgument(_NOT_LISTENING)
 
 
 class TransportError(LoadError):
@@ -45,9 +52,9 @@ def check_transport(
 ) -> None:
     """End the command if options exclude each other."""
     if transport is None:
-        if listen is not None:
-            parser.error("--listen is the address of a --transport; for HTTP use --http")
-        return
+        if listen is not None and http is not None:
+            parser.error(_NOT_LISTENING)
+        return  # a bundle may have one
     if http is not None:
         parser.error("--transport and --http exclude each other: remove one")
     for option in _ONLY_HTTP:
