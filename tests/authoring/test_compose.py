@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -269,33 +268,6 @@ def test_a_first_run_that_is_killed_works_again(folder: Path) -> None:
     os.utime(left, (0, 0))
     assert call(folder, bundle, "add", a=1, b=2) == "3"
     assert not left.exists()
-
-
-def test_a_full_disk_changes_nothing(folder: Path) -> None:
-    (folder / "words.json").write_text(json.dumps({"tools": [], "x": "y" * 100_000}))
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "portico",
-            "compose",
-            str(folder / "words.json"),
-            "-o",
-            "one.portico",
-        ],
-        cwd=folder,
-        env={**os.environ, "PORTICO_HOME": str(folder.parent / "home")},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert "one.portico: cannot be written" in ran.stderr
-    assert "nothing was changed" in ran.stderr
-    assert not list(folder.glob("*portico*"))
-    assert not list(folder.glob(".*"))
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from portico.console.bundle_approval import accept_bundle
 from portico.console.render import Screen, size
 from portico.console.usage import Parser
 from portico.model.wording import counted
+from portico.state.report import report
 
 _TRANSPORT = r"stdio|http(:[1-9][0-9]{0,4})?"
 
@@ -53,14 +54,21 @@ def main(argv: list[str]) -> int:
         shadows=options.shadow,
     )
     digest = write_bundle(options.output, data, force=options.force)
-    # The person who composes it has named every part of it.
-    with open_bundle_file(options.output) as bundle:
-        accept_bundle(bundle, os.path.realpath(options.output))
+    _approve(options.output)
     screen = Screen(sys.stdout)
     parts = counted(len(components), "component")
     screen.print(f"{options.output}: {parts}, {size(len(data))}, {digest}")
     screen.print(f"run it with `portico run {shlex.quote(options.output)}`")
     return 0
+
+
+def _approve(path: str) -> None:
+    """Approve a bundle for the person who composed it, and so has named every part of it."""
+    try:
+        with open_bundle_file(path) as bundle:
+            accept_bundle(bundle, os.path.realpath(path))
+    except BundleError as error:
+        report(f"{error}; then run `portico approve {shlex.quote(path)}`")
 
 
 def _check_output(path: str, *, force: bool) -> None:

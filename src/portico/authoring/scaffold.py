@@ -1,5 +1,6 @@
 """The files of a new project: written whole, beside nothing that exists."""
 
+import errno
 import keyword
 import os
 import shutil
@@ -73,7 +74,8 @@ def write_project(folder: str, files: Mapping[str, str], *, force: bool) -> None
             _write_new(folder, files)
     except OSError as error:
         why = error.strerror or error
-        raise PorticoError(f"{folder}: cannot be written: {why}; check the folder") from None
+        how = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the folder"
+        raise PorticoError(f"{folder}: cannot be written: {why}; {how}") from None
 
 
 def _write_new(folder: str, files: Mapping[str, str]) -> None:
