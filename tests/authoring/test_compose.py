@@ -286,7 +286,12 @@ def test_a_first_run_that_is_killed_works_again(folder: Path) -> None:
             'tool 1 ("x"): inputSchema: is missing',
             1,
         ),
-        (lambda f: (f / "e.portico").touch(), ["e.portico", "-o", "out"], "the file is empty", 1),
+        (
+            lambda f: (f / "e.portico").touch(),
+            ["e.portico", "-o", "out"],
+            "empty, not a bundle; give",
+            1,
+        ),
         (lambda f: (f / "e.portico").mkdir(), ["e.portico", "-o", "out"], "a folder, not a", 1),
         (
             lambda f: (f / "z.portico").write_bytes(b"PK\3\4" + bytes(60)),
@@ -342,3 +347,26 @@ def test_data_that_a_project_names_is_in_the_bundle(folder: Path) -> None:
     away = stranger(folder)
     done(away, "approve", "-y", away / "one.portico")
     assert call(away, away / "one.portico", "add", a=1, b=2) == "77"
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.mkdir(), "a folder, not a file; give a file in it"),
+        (
+            lambda path: path.touch(),
+            "empty, not a bundle; give a file that `portico compose` wrote",
+        ),
+        (lambda path: path.write_text("hi"), "a file of another program, not a bundle; give"),
+        (lambda path: path.write_bytes(b"PK\3\4" + bytes(60)), "a zip file of another program"),
+        (lambda path: None, "no such file"),
+    ],
+)
+def test_what_is_not_a_bundle_is_explained_by_every_command(
+    folder: Path, make: Callable[[Path], object], why: str
+) -> None:
+    path = folder / "other.portico"
+    make(path)
+    for words in (["run"], ["inspect"], ["compose", "-o", folder / "out"]):
+        assert why in done(folder, *words, path, code=1)
+    assert not (folder / "out").exists()

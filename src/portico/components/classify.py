@@ -43,7 +43,7 @@ _TOML = rb"\[\[?\s*[\w\"'][^\]\n{},]*\]"
 _PROGRAM = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 """The first bytes of a file that the system can execute."""
 _WASM, _WASM_NAME = b"\0asm", ".wasm"
-_ZIP = b"PK\3\4"
+_ZIP, _BUNDLE_NAME = b"PK\3\4", ".portico"
 
 
 class ComponentError(PorticoError):
@@ -204,7 +204,7 @@ def _file(argument: str, path: str, variable: str) -> Component:
     head = read_head(path)
     if head.startswith(_WASM) or path.endswith(_WASM_NAME):
         return _wasm(argument, path, head, variable)
-    if head.startswith(_ZIP):
+    if head.startswith(_ZIP) or path.endswith(_BUNDLE_NAME):
         return _bundle(argument, path, head)
     kind = _kind_of(path, head, variable)
     if variable and kind != "python":
@@ -221,6 +221,10 @@ def _file(argument: str, path: str, variable: str) -> Component:
 def _bundle(argument: str, path: str, head: bytes) -> Component:
     from portico.bundles.bundle_reader import is_bundle
 
+    if not head.startswith(_ZIP):
+        what = "a file of another program" if head else "empty"
+        how = "give a file that `portico compose` wrote"
+        raise ComponentError(f"{_shown(path)}: {what}, not a bundle; {how}")
     if not is_bundle(head):
         how = "give a file that `portico compose` wrote; for an .mcpb, use `portico servers add`"
         raise ComponentError(f"{_shown(path)}: a zip file of another program, not a bundle; {how}")
