@@ -349,6 +349,23 @@ def test_data_that_a_project_names_is_in_the_bundle(folder: Path) -> None:
     assert call(away, away / "one.portico", "add", a=1, b=2) == "77"
 
 
+@pytest.mark.parametrize("name", ["secret.txt", "folder/secret.txt"])
+def test_a_link_never_puts_a_private_file_into_a_bundle(
+    folder: Path, tmp_path: Path, name: str
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "secret.txt").write_text("very-secret")
+    if name.startswith("folder"):
+        (folder / "folder").symlink_to(private)
+    else:
+        (folder / name).symlink_to(private / name)
+    (folder / "component.toml").write_text(f'component = "calc.py"\nfiles = ["{name}"]\n')
+    said = done(folder, "compose", folder / "calc.py", "-o", folder / "out", code=1)
+    assert f"{name}: a link that leads outside of its project; copy the file" in said
+    assert not (folder / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [

@@ -41,8 +41,15 @@ class Project(Struct, frozen=True, kw_only=True):
         return self._found(self.sources)
 
     def data_files(self) -> list[str]:
-        """Return the further files that belong to the component."""
-        return self._found(self.files)
+        """Return the further files that belong to the component; raises ComponentError for one
+        that is elsewhere: a link to a private file would put it into a bundle."""
+        found = self._found(self.files)
+        inside = os.path.join(os.path.realpath(self.folder), "")
+        for path in found:
+            if not os.path.realpath(path).startswith(inside):
+                how = "copy the file into the folder"
+                raise ComponentError(f"{path}: a link that leads outside of its project; {how}")
+        return found
 
     def _found(self, patterns: Sequence[str]) -> list[str]:
         found = {
