@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from portico.authoring.scaffold import KINDS
-from tests.gateway.observed import portico
 from tests.support import node
 from tests.support.running import WAIT_S
 from tests.wasm.building import CACHE
@@ -31,6 +32,33 @@ def echo(text: str) -> str:
 '''
 
 
+LOOPBACK = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up; exec "$@"', "-"]
+
+
+@cache
+def offline() -> Sequence[str]:
+    """Return the words before a command that leave it no network but loopback; none if we may not
+    make such a network here."""
+    try:
+        tried = subprocess.run([*LOOPBACK, "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return ()
+    return () if tried.returncode or tried.stderr else LOOPBACK
+
+
+def portico(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end, without a network."""
+    return subprocess.run(
+        [*offline(), sys.executable, "-m", "portico", *words],
+        env={**os.environ, "PORTICO_HOME": str(folder / "home")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=4 * WAIT_S,
+        check=False,
+    )
+
+
 def done(folder: Path, *words: str | Path, code: int = 0) -> str:
     ran = portico(folder, *map(str, words))
     assert ran.returncode == code, ran.stderr + ran.stdout
@@ -39,7 +67,7 @@ def done(folder: Path, *words: str | Path, code: int = 0) -> str:
 
 def in_project(project: Path, *command: str) -> str:
     ran = subprocess.run(
-        command,
+        [*offline(), *command],
         cwd=project,
         env={**os.environ, "PORTICO_HOME": str(project.parent / "home")},
         capture_output=True,
@@ -61,8 +89,8 @@ def works(folder: Path, target: str | Path, kind: str) -> None:
     (folder / "behind.py").write_text(BEHIND)
     if kind == "middleware":
         chain = f"{sys.executable} -m portico run {target} {folder}/behind.py"
-        assert done(folder, "call", chain, "echo", '{"text": "hi"}').strip() == "hi"
-        said = done(folder, "call", chain, "echo", '{"text": "PRIVATE KEY"}', code=1)
+        assert done(folder, "call", *slowly, chain, "echo", '{"text": "hi"}').strip() == "hi"
+        said = done(folder, "call", *slowly, chain, "echo", '{"text": "PRIVATE KEY"}', code=1)
         assert "private keys stay on this machine" in said
         return
     server = f"{sys.executable} -m portico run {target}"
@@ -84,6 +112,14 @@ def lasts(folder: Path, kind: str) -> dict[str, Any]:
     project.rename(folder / "gone")
     works(folder, bundle, kind)
     return found
+
+
+def test_the_network_of_these_tests_is_loopback_alone(tmp_path: Path) -> None:
+    command = [*offline(), "cat", "/proc/net/dev"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = [line.partition(":")[0].strip() for line in listed.stdout.splitlines()[2:]]
+    assert "lo" in names
+    assert names == ["lo"] or not offline()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,7 +151,11 @@ def build(project: Path) -> None:
     if not kept.exists():
         (project / "node_modules").symlink_to(node.jco().parents[3])
         ran = subprocess.run(
-            about["build"], cwd=project, env=with_tools(), capture_output=True, check=False
+            [*offline(), *about["build"]],
+            cwd=project,
+            env=with_tools(),
+            capture_output=True,
+            check=False,
         )
         assert ran.returncode == 0, (ran.stdout + ran.stderr).decode()
         (project / "node_modules").unlink()
