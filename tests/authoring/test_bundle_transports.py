@@ -103,6 +103,12 @@ def test_a_composed_transport_gives_way_to_one_that_is_named(
     assert not mark.exists()
 
 
+def test_bundles_are_not_watched_and_that_is_reported(folder: Path) -> None:
+    bundle = composed(folder, folder / "calc.py")
+    said = done(folder, "run", "--watch", bundle)
+    assert "--watch does not reload bundles; name the components that one is composed of" in said
+
+
 def test_an_address_needs_a_transport_that_listens_on_it(folder: Path) -> None:
     bundle = composed(folder, folder / "calc.py")
     for words in ((), ("--http", "0"), ("--stdio",)):

@@ -82,6 +82,8 @@ def composer_of(options: RunOptions) -> Composer:
     if options.watch:
         options.builds = _builds(found)
     if bundles.opener is not None:
+        if options.watch:
+            report("--watch does not reload bundles; name the components that one is composed of")
         _set_as_composed(options, bundles.opener)
     if options.listen is not None:
         from portico.console.transport_option import check_listen
