@@ -130,7 +130,8 @@ portico run --watch SERVED     # serve it over stdio, and reload it when you sav
 portico compose MODULE.py -o NAME.portico  # write it to one file that runs elsewhere
 ```
 
-`component.toml` names the interface, and under `files` any further files that it reads.
+`python` is the one that has Portico. `component.toml` names the interface, and under `files` any
+further files that it reads.
 """
 _PROJECT = """component = "MODULE.py"
 interface = "INTERFACE"
