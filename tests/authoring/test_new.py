@@ -129,7 +129,10 @@ def test_a_python_project_runs_passes_its_test_and_lasts(tmp_path: Path, kind: s
     assert "portico run --watch" in said
     assert "OK" in in_project(project, sys.executable, "-m", "unittest")
     assert 'interface = "python@1"' in (project / "component.toml").read_text()
-    assert "python@1" in (project / "README.md").read_text()
+    readme = (project / "README.md").read_text()
+    assert "python@1" in readme
+    commands = [line for line in readme.splitlines() if "  # " in line]
+    assert len({line.index("  # ") for line in commands if not line.startswith("#")}) == 1
     works(tmp_path, project, kind)
     lasts(tmp_path, kind)
 
@@ -173,8 +176,9 @@ def test_a_compiled_project_builds_passes_its_test_and_lasts(
 ) -> None:
     monkeypatch.setenv("PATH", with_tools()["PATH"])
     project = tmp_path / "hello-it"
-    done(tmp_path, "new", "hello-it", "--lang", lang, "--kind", kind, "-o", project)
+    said = done(tmp_path, "new", "hello-it", "--lang", lang, "--kind", kind, "-o", project)
     assert 'interface = "portico:mcp@0.1.0"' in (project / "component.toml").read_text()
+    assert ("first run `npm install` in" in said) == (lang == "js")
     unbuilt = done(tmp_path, "run", project, code=1)
     assert "hello-it.wasm does not exist yet; run `" in unbuilt
     build(project)

@@ -4,7 +4,14 @@ import shlex
 import sys
 
 from portico.authoring.python_templates import python_files
-from portico.authoring.scaffold import KINDS, Language, NewProject, check_project, write_project
+from portico.authoring.scaffold import (
+    KINDS,
+    Language,
+    NewProject,
+    check_project,
+    with_aligned_comments,
+    write_project,
+)
 from portico.authoring.wasm_templates import (
     javascript_files,
     javascript_needs,
@@ -17,7 +24,7 @@ from portico.console.usage import Parser
 
 LANGUAGES = {
     "python": Language("python", python_files),
-    "js": Language("portico:mcp", javascript_files, javascript_needs),
+    "js": Language("portico:mcp", javascript_files, javascript_needs, "npm install"),
     "python-wasm": Language("portico:mcp", python_wasm_files, python_wasm_needs),
 }
 
@@ -30,10 +37,14 @@ def main(argv: list[str]) -> int:
     project = NewProject(options.name, options.kind, f"{language.interface}@{version}")
     check_project(project, language, options.lang)
     folder = options.output or options.name
-    write_project(folder, language.files(project), force=options.force)
+    files = dict(language.files(project))
+    files["README.md"] = with_aligned_comments(files["README.md"])
+    write_project(folder, files, force=options.force)
     screen = Screen(sys.stdout)
     where = shlex.quote(folder)
     screen.print(f"{folder}: a component with {options.kind}; read its README.md")
+    if language.first:
+        screen.print(f"first run `{language.first}` in {where}")
     served = f"{where} SERVER.py" if options.kind == "middleware" else where
     screen.print(f"serve it with `portico run --watch {served}`")
     return 0

@@ -3,6 +3,7 @@
 import errno
 import keyword
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -39,6 +40,18 @@ class Language(Struct, frozen=True):
     """Returns the text of each file by its path."""
     needs: Callable[[], str] = lambda: ""
     """Returns what is missing here, and a remedy; empty for nothing."""
+    first: str = ""
+    """The command that a new project needs once; empty for none."""
+
+
+def with_aligned_comments(text: str) -> str:
+    """Return a README in which the comments after commands begin in one column."""
+    found = [re.fullmatch(r"(\S.*?) {2,}(# .*)", line) for line in text.split("\n")]
+    width = max((len(one[1]) for one in found if one), default=0)
+    return "\n".join(
+        f"{one[1]:{width}}  {one[2]}" if one else line
+        for one, line in zip(found, text.split("\n"), strict=True)
+    )
 
 
 def check_project(project: NewProject, language: Language, lang: str) -> None:
