@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from portico.model.message import Request as Request
     from portico.model.message import Response as Response
     from portico.model.offer import Offer as Offer
+    from portico.model.release import __version__ as __version__
     from portico.model.types import Answer as Answer
     from portico.model.types import Endpoint as Endpoint
     from portico.model.types import Handler as Handler
@@ -60,8 +61,6 @@ if TYPE_CHECKING:
     from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
     from portico.transport.custom_transport import Transport as Transport
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "portico.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
@@ -102,6 +101,7 @@ _HOMES = {
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
     "portico.providers.media": ("Audio", "Image"),
+    "portico.model.release": ("__version__",),
     "portico.providers.registered": (
         "Tool",
         "load_prompts",
@@ -117,7 +117,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = ["__version__", *_HOME_OF]  # noqa: PLE0604  (all are strings)
+__all__ = [*_HOME_OF]  # noqa: PLE0604  (all are strings)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.cli import gateway
-from portico.cli.target import add_options, address_of, component_of, open_client, run
 from portico.components.aliases import ConfigAliases
 from portico.components.classify import ComponentError, UnknownComponent, classify
 from portico.config.names import is_valid_name
@@ -16,6 +15,7 @@ from portico.console.argument_types import pair, repeatable
 from portico.console.form import Form
 from portico.console.render import Screen, Ticker
 from portico.console.result import show_result
+from portico.console.target import add_options, address_of, component_of, open_client, run
 from portico.console.usage import Parser
 from portico.definitions.wording import type_name
 from portico.model.errors import McpError, PorticoError, TargetError

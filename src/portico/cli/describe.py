@@ -8,8 +8,8 @@ import msgspec
 
 from portico.catalog.parameter_summary import parameters
 from portico.cli.gateway import add_options, address_of, check_name, query, refresh_unknown
-from portico.cli.target import open_client, run
 from portico.console.render import Screen
+from portico.console.target import open_client, run
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 

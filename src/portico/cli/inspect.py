@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from portico import __version__
-from portico.cli.inspect_page import chain_rows, show_chain, show_clashes, show_one
-from portico.cli.inspected import Inspected, as_data, clashes, described, inspect
-from portico.cli.target import add_options, check_options, run
 from portico.components.aliases import ConfigAliases
 from portico.components.granted import granted
 from portico.components.resolution import (
@@ -20,7 +17,10 @@ from portico.components.resolution import (
     resolve_components,
 )
 from portico.console.client_view import show_as
+from portico.console.inspect_page import chain_rows, show_chain, show_clashes, show_one
+from portico.console.inspected import Inspected, as_data, clashes, described, inspect
 from portico.console.render import Screen
+from portico.console.target import add_options, check_options, run
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 

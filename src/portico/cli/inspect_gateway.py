@@ -10,8 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from portico.catalog.exposed_names import exposed_names
-from portico.cli.inspect_page import Row, chain_rows, show_chain
-from portico.cli.inspected import Inspected, as_data, definitions, described, listing
 from portico.client.listing import Listing
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.own_process import as_server, checked
@@ -19,6 +17,8 @@ from portico.config.names import valid_name
 from portico.config.paths import config_file
 from portico.config.read import read
 from portico.config.schema import ComponentEntry, ServerEntry
+from portico.console.inspect_page import Row, chain_rows, show_chain
+from portico.console.inspected import Inspected, as_data, definitions, described, listing
 from portico.console.render import Screen
 from portico.model.wording import counted
 

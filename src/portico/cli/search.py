@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.cli.gateway import add_options, address_of, fetch_missing_lists, query
-from portico.cli.target import open_client, run
 from portico.console.argument_types import integer
 from portico.console.render import Screen
+from portico.console.target import open_client, run
 from portico.console.usage import Parser
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import msgspec
 
 from portico.auth.configured_login import login_store
 from portico.auth.login import Login, key_login
-from portico.cli.target import run
 from portico.console.login_place import login_place, logout_place, read_key
 from portico.console.render import Screen
 from portico.console.server_login import WITHIN_S, ServerLogin
+from portico.console.target import run
 
 
 def main(options: argparse.Namespace) -> int:

@@ -9,13 +9,13 @@ import msgspec
 from msgspec import Struct
 
 from portico.cli.gateway import warn_broken
-from portico.cli.target import open_client, run
 from portico.config.paths import config_file, control_folder
 from portico.config.problems import ConfigError
 from portico.config.schema import ComponentEntry, Config, ServerEntry
 from portico.console.login_views import configured_login, login_line, login_warning, other_logins
 from portico.console.render import Screen, server_error
 from portico.console.running import nothing_runs, running_statuses, serves
+from portico.console.target import open_client, run
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
 from portico.windows.control import send_command as ask_socket

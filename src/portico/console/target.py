@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from portico.components.classify import Component, InvalidArgument, classify
 from portico.console.argument_types import add_grant, header, pair, repeatable, seconds, valued
 from portico.model.errors import TargetError
+from portico.model.release import __version__
 
 if TYPE_CHECKING:
     from portico.client.client import Client, Log
@@ -120,7 +121,6 @@ async def open_client(
     log: "Log | None" = None,
 ) -> "Client":
     """Connect to the target; `entry` is that of a configured server."""
-    from portico import __version__
     from portico.client.client_answers import NO_ANSWERS
     from portico.client.connect import connect
 

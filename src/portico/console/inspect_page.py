@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from portico.catalog.merge import Clash
 from portico.catalog.parameter_summary import parameters
-from portico.cli.inspected import Inspected
 from portico.client.listing import Listing
 from portico.components.command_name import title_of_command
 from portico.components.grants import Grants
+from portico.console.inspected import Inspected
 from portico.console.render import BYTES_PER_TOKEN, Screen, first_line, size
 
 _PROCESSES = {

@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.catalog.merge import Clash
-from portico.cli.target import address_of, open_client
 from portico.client.listing import Listing
 from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
@@ -19,6 +18,7 @@ from portico.components.grants import Grants, grants_of
 from portico.components.own_process import file_run_by
 from portico.components.wasm_link import binary_facts
 from portico.console.render import BYTES_PER_TOKEN
+from portico.console.target import address_of, open_client
 from portico.model.errors import PorticoError
 from portico.model.offer import KEYS, KINDS
 

@@ -1,0 +1,3 @@
+"""The version of this release of Portico."""
+
+__version__ = "0.1.0"
