@@ -15,6 +15,8 @@ from portico.cli.main import main
 from tests.upstream.fakes import bad_server
 
 SERVER = '''
+import sys
+
 from portico import Context, Image, Server, ToolError
 
 server = Server("demo", version="1.0")
@@ -48,6 +50,13 @@ async def picture() -> Image:
 async def fail() -> str:
     """Never works."""
     raise ToolError("out of paper")
+
+
+@server.tool
+async def crash() -> str:
+    """Has a fault."""
+    print("a note of the tool", file=sys.stderr)
+    return {}["colour"]  # the fault
 
 
 @server.tool
@@ -151,6 +160,31 @@ def test_a_tool_that_fails_is_one_and_says_so_on_stderr(call: Any, demo: str) ->
     said = call(demo, "fail", "--json")
     assert said.code == 1
     assert msgspec.json.decode(said.out)["isError"] is True
+
+
+def test_a_tool_of_a_file_that_crashes_shows_its_own_line(call: Any, demo: str) -> None:
+    said = call(demo, "crash")
+    line = SERVER.split("\n").index('    return {}["colour"]  # the fault') + 1
+    assert said.code == 1
+    first, second, *rest = said.err.splitlines()
+    assert first == "crash failed: KeyError: 'colour'"
+    assert second.startswith("tools/call crash failed at ")
+    assert second.endswith(f"server.py:{line}")
+    assert '    return {}["colour"]  # the fault' in rest
+    assert not [one for one in said.err.splitlines() if "portico/" in one or "a note" in one]
+
+
+def test_a_syntax_error_shows_the_users_frames_only(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text("import helper\n")
+    (tmp_path / "helper.py").write_text("x = 1\ndef f(:\n")
+    for file, frames in ((path, 2), (tmp_path / "helper.py", 1)):
+        said = call(str(file), "anything")
+        assert said.code == 1
+        assert "SyntaxError: invalid syntax" in said.err
+        assert f'File "{tmp_path}/helper.py", line 2\n' in said.err
+        assert said.err.count('File "') == frames
+        assert "importlib" not in said.err
 
 
 def test_progress_and_log_go_to_stderr(call: Any, demo: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from portico.cli import gateway
 from portico.components.aliases import ConfigAliases
@@ -21,6 +22,7 @@ from portico.definitions.wording import type_name
 from portico.model.errors import McpError, PorticoError, TargetError
 from portico.model.session import LOG_LEVELS
 from portico.model.wording import close_matches, did_you_mean
+from portico.wires.child_wire import Command
 
 if TYPE_CHECKING:
     from portico.client.client import Client
@@ -38,6 +40,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_intermixed_args(argv)
     _assign_words(parser, options)
     _check_text(parser, options.tool, *(word for pair in options.arg for word in pair))
+    heard: list[str] = []
     if options.target is None:
         if options.header or options.token or options.token_file or options.env:
             parser.error(
@@ -50,6 +53,8 @@ def main(argv: list[str]) -> int:
         if options.config and component.entry is None:
             parser.error("--config is for configured servers; remove it or the TARGET")
         address, entry = address_of(component, options), component.entry
+        if isinstance(address, Command) and component.is_file and entry is None:
+            address = replace(address, overheard=heard.append)
         if entry is not None and not entry.tools.allows(options.tool):
             why = f"the config filters it out (servers.{entry.name}.tools)"
             raise _CallFailed(f"cannot call {options.tool}: {why}")
@@ -62,6 +67,8 @@ def main(argv: list[str]) -> int:
         # The running gateway may have it; or a file has the name of a server.
         meant = f"portico call {options.target}__{options.tool}"
         raise _CallFailed(f"{error}\n  through the gateway, run `{meant}`") from None
+    finally:
+        _show_failure(options.tool, heard)
 
 
 async def _call(
@@ -107,6 +114,15 @@ async def _call(
             show_result(result, Screen(sys.stderr if failed else sys.stdout), options.save)
         sys.stdout.flush()  # the server may take a while to exit
     return 1 if failed else 0
+
+
+def _show_failure(tool: str, heard: list[str]) -> None:
+    """Show where a tool of the user's own file failed: the line, and the traceback."""
+    begin = f"tools/call {tool} failed"
+    for at in reversed(range(len(heard))):
+        if heard[at].startswith(begin):
+            Screen(sys.stderr).print("\n".join(heard[at:]), "dim")
+            return
 
 
 def _assign_words(parser: Parser, options: argparse.Namespace) -> None:

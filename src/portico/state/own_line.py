@@ -61,9 +61,12 @@ def shown_path(path: str) -> str:
 
 def own_traceback(error: BaseException) -> TracebackType | None:
     """Return the traceback without the leading frames of Portico, and of Python's import and
-    context managers; the whole one if no others are left."""
+    context managers; the whole one if no others are left, but none of a SyntaxError, which
+    names its line itself."""
     trace = error.__traceback__
     foreign = (_PORTICO, "<frozen ", contextlib.__file__)
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(foreign):
         trace = trace.tb_next
-    return trace or error.__traceback__
+    if trace is None and not isinstance(error, SyntaxError):
+        return error.__traceback__
+    return trace
