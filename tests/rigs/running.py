@@ -66,6 +66,11 @@ def laggard(mode: str, count: int) -> list[str]:
     return [sys.executable, "-I", "-S", str(HERE / "laggard.py"), mode, str(count)]
 
 
+def troubled(trouble: str) -> list[str]:
+    """The command line of the server that hangs, exits, is stuck in calls, unlisted or listless."""
+    return [sys.executable, "-I", "-S", str(HERE / "troubled.py"), trouble]
+
+
 @contextmanager
 def listening(command: list[str]) -> Iterator[str]:
     """The URL of a server that prints its port first, for as long as the block runs."""

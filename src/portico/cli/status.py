@@ -14,6 +14,7 @@ from portico.console.render import Screen, clean
 from portico.console.running import RunningPortico, in_folders, list_porticos
 from portico.console.tables import aligned, duration, on_one_line, shortened
 from portico.console.usage import Parser
+from portico.wires.wire import in_one_line
 
 _POLL_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
@@ -117,7 +118,8 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
 
 def _error(server: dict[str, Any]) -> str:
     """The last error, after the time of the next try if there is one."""
-    error, retry_in_s = str(server.get("error") or ""), server.get("retry_in_s")
+    error = in_one_line(str(server.get("error") or "")).removeprefix(f"{server.get('server')} ")
+    retry_in_s = server.get("retry_in_s")
     return error if retry_in_s is None else f"next try in {duration(retry_in_s)}; {error}"
 
 

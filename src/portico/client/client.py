@@ -13,9 +13,10 @@ from portico.model.methods import TABLE
 from portico.model.offer import HeaderParam
 from portico.protocol.codec import encode
 from portico.protocol.eras import LEVEL_KEY, is_input_required
-from portico.upstream.exchange import Exchange
+from portico.upstream.exchange import QUOTING, Exchange
 from portico.upstream.handshake import HandshakeLimits, Introduction, modern_meta
 from portico.upstream.request_headers import request_headers
+from portico.wires.wire import quoted_stderr
 
 MAX_ROUNDS = 10
 """The number of times that a server may answer one request with questions."""
@@ -118,14 +119,21 @@ class Client:
     ) -> bytes:
         headers = await self._headers(method, params) if self.has_headers else {}
         id = self.exchange.next_id()
-        return await self.exchange.request(
-            id,
-            method,
-            encode(self._with_meta(params, id if progress is not None else b"")),
-            timeout=self.limits.call_s if timeout is None else timeout,
-            headers=headers,
-            progress=None if progress is None else lambda raw: progress(msgspec.json.decode(raw)),
-        )
+        try:
+            return await self.exchange.request(
+                id,
+                method,
+                encode(self._with_meta(params, id if progress is not None else b"")),
+                timeout=self.limits.call_s if timeout is None else timeout,
+                headers=headers,
+                progress=progress and (lambda raw: progress(msgspec.json.decode(raw))),
+            )
+        except TargetError as error:
+            if error.kind != "timeout" or method in QUOTING:
+                raise
+            # The server serves nobody else, so its stderr is about this call.
+            ends = quoted_stderr(self.exchange.wire.last_output())
+            raise TargetError(f"{error}{ends}", kind="timeout", server=self.name) from None
 
     async def call_tool(
         self,

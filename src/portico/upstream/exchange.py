@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
 from portico.model.message import Response
+from portico.model.methods import LISTS
 from portico.protocol.codec import (
     Envelope,
     cancelled_id,
@@ -32,7 +33,7 @@ from portico.upstream.pending_request import (
     Progress,
 )
 from portico.upstream.rpc_error import error_in, error_of
-from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, to_bytes
+from portico.wires.wire import NO_HEADERS, Data, Failure, Outgoing, Wire, quoted_stderr, to_bytes
 
 MAX_GARBAGE_BYTES = 10 * 1024 * 1024
 """The bytes of such lines that an upstream may send at once, with or without messages between."""
@@ -42,6 +43,9 @@ GARBAGE_BYTES_A_SECOND = 1024 * 1024
 _FLUSH_S = 0.5
 _LINGER_S = 1.0
 """How long the sending of a request may outlast its response."""
+QUOTING = ("initialize", "server/discover", *LISTS)
+"""The methods whose timeout quotes the stderr of a server. That of a shared server may be about the
+calls of other clients."""
 _BOM = b"\xef\xbb\xbf"
 _ID = re.compile(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]')
 
@@ -325,6 +329,8 @@ class Exchange:
         if timeout == MAX_TASK_S:
             within = f"{timeout / 3600:g} hours, the limit of a task"
         why = f"{self.server} did not answer {method} within {within}"
+        if method in QUOTING:
+            why += quoted_stderr(self.wire.last_output())
         return TargetError(why, kind="timeout", server=self.server)
 
     def _handle_progress(self, params: bytes) -> None:

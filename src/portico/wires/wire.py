@@ -21,6 +21,8 @@ MAX_MESSAGE = 16 * 1024 * 1024
 LOGIN = "login"
 """The kind of a failure that a person ends by logging in; the server itself is fine."""
 
+_QUOTE = "; its stderr ends with:\n"
+
 NO_HEADERS: Mapping[str, str] = {}
 
 Data = bytes | Callable[[], bytes]
@@ -87,7 +89,13 @@ def quoted_stderr(stderr: str) -> str:
     """Return the end of a message that quotes the last lines of stderr; empty without any."""
     if not stderr:
         return ""
-    return "; its stderr ends with:\n" + "\n".join(f"  {line}" for line in stderr.splitlines())
+    return _QUOTE + "\n".join(f"  {line}" for line in stderr.splitlines())
+
+
+def in_one_line(error: str) -> str:
+    """Return an error with the last line of the stderr that it quotes, if any."""
+    why, quotes, stderr = error.partition(_QUOTE)
+    return f"{why}: {stderr.splitlines()[-1].strip()}" if quotes else error
 
 
 class Receiver(Protocol):
