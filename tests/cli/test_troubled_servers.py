@@ -74,3 +74,29 @@ def test_status_shows_the_last_line_of_a_server_that_exited_or_hung(home: Path) 
     (hung,) = [row for row in rows if row.startswith("  hangs ")]
     assert exited.endswith("exited with code 7: FATAL: no license key")
     assert hung.endswith(f"within 2 s: {_HANGING}")
+
+
+def test_a_server_with_one_failing_list_is_not_broken(home: Path) -> None:
+    config = config_of(home, "unlisted")
+    ran = portico(home, "servers", "test", "--config", str(config))
+    assert ran.returncode == 0
+    assert "troubled 1.0  2025-06-18 (legacy) over stdio  1 tool, 0 resources, 0 prompts" in (
+        ran.stdout
+    )
+    why = "unlisted failed to answer prompts/list: prompts/list is not possible"
+    assert ran.stderr == f"portico: warning: {why}\n"
+
+
+def test_a_server_of_which_no_list_can_be_read_is_broken(home: Path) -> None:
+    config = config_of(home, "listless")
+    ran = portico(home, "servers", "test", "--config", str(config))
+    assert ran.returncode == 1
+    assert "listless failed to answer tools/list: tools/list is not possible" in ran.stderr
+
+
+def test_a_test_keeps_the_catalog_for_the_gateway(home: Path) -> None:
+    config = config_of(home, "stuck")
+    assert statuses(home, config)["stuck"]["pending"] is True
+    assert portico(home, "servers", "test", "--config", str(config)).returncode == 0
+    known = statuses(home, config)["stuck"]
+    assert (known["pending"], known["tools"], known["starts"]) == (False, 1, None)

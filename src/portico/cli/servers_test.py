@@ -41,7 +41,7 @@ async def _test_all(path: str, names: list[str], options: argparse.Namespace) ->
 
     async def test(name: str) -> dict[str, Any]:
         async with limiter:
-            outcome = await check_server(path, name, __version__, options.timeout)
+            outcome = await check_server(path, name, __version__, options.timeout, keeps=True)
         if not options.json:
             _print_outcome(outcome)
         return outcome
@@ -69,3 +69,5 @@ def _print_outcome(outcome: dict[str, Any]) -> None:
     protocol = f"{outcome['protocolVersion']} ({outcome['era']}) over {outcome['transport']}"
     parts = (outcome["server"], identity, protocol, ", ".join(counts), f"{outcome['ms']:,.0f} ms")
     Screen(sys.stdout).print("  ".join(parts))
+    for warning in outcome["warnings"]:
+        Screen(sys.stderr).print(f"portico: warning: {warning}", "yellow")

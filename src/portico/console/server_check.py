@@ -1,24 +1,37 @@
 """The check behind `portico servers test`: one server started, and its lists fetched."""
 
+import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from portico.config.read import read
-from portico.config.schema import ComponentEntry, ServerEntry
-from portico.model.errors import PorticoError
+from portico.config.schema import ComponentEntry, Config, ServerEntry
+from portico.model.errors import McpError, PorticoError
+from portico.model.methods import LIST_KINDS
+from portico.protocol.codec import NO_RAW, decoded
+from portico.protocol.eras import SERVER_INFO_KEY, members
 
-KINDS = ("tools", "resources", "templates", "prompts")
+if TYPE_CHECKING:
+    from portico.catalog.catalog import Catalog
+
+KINDS = tuple(LIST_KINDS)
 
 
 async def check_server(
-    path: str, name: str, version: str, within_s: float | None = None
+    path: str, name: str, version: str, within_s: float | None = None, *, keeps: bool = False
 ) -> dict[str, Any]:
-    """Start a server of the config, or connect to it; return its offer, or its `error`."""
+    """Start a server of the config, or connect to it; return its offer, or its `error`.
+
+    With `keeps`, the catalog is kept where a gateway reads it.
+    """
     started = time.perf_counter()
     try:
         # Each is read separately: a missing variable of one must not fail the others.
-        server = _server_of(read(path, only={name}).entries[name])
-        outcome = await _connect_and_list(server, version, within_s)
+        config = read(path, only={name})
+        server = _server_of(config.entries[name])
+        outcome = await _listed(server, config, version, within_s, keeps=keeps)
     except PorticoError as error:
         outcome = {"ok": False, "error": str(error), "kind": getattr(error, "kind", "")}
     return {"server": name, **outcome, "ms": round((time.perf_counter() - started) * 1000, 1)}
@@ -33,31 +46,60 @@ def _server_of(entry: ServerEntry | ComponentEntry) -> ServerEntry:
     return as_server(checked(entry))
 
 
-async def _connect_and_list(
-    server: ServerEntry, version: str, within_s: float | None
+async def _listed(
+    server: ServerEntry, config: Config, version: str, within_s: float | None, *, keeps: bool
 ) -> dict[str, Any]:
-    from portico.client.connect import connect
-    from portico.upstream.configured_address import address, configured_limits
-    from portico.upstream.handshake import HandshakeLimits
-
-    limits = configured_limits(server)
-    if within_s is not None:
-        limits = HandshakeLimits(init_s=within_s, list_s=within_s, call_s=within_s)
-    client = await connect(
-        address(server),
-        era=server.era,
-        limits=limits,
-        info={"name": "portico", "title": "Portico", "version": version},
+    """Fetch the lists of a server as the gateway does; raises McpError or TargetError."""
+    from portico.catalog.catalog_store import CatalogStore
+    from portico.catalog.history_store import histories
+    from portico.config.paths import cache_folder, state_folder
+    from portico.gateway.member_kinds import (
+        MemberEnvironment,
+        MemberLimits,
+        member_of,
+        no_history,
     )
-    async with client:
-        lists = {kind: await client.listing(kind) for kind in KINDS}
-        hidden = [t for t in lists["tools"].items if not server.tools.allows(t["name"])]
-        return {
-            "ok": True,
-            "info": client.server.info,
-            "protocolVersion": client.server.version.text,
-            "era": "modern" if client.modern else "legacy",
-            "transport": client.transport,
-            **{kind: len(listing.items) for kind, listing in lists.items()},
-            "hidden": len(hidden),
-        }
+    from portico.state.user_secret import user_secret
+
+    warnings: list[str] = []
+    notes: list[str] = []
+    if within_s is not None:
+        times = replace(server.timeouts, init=within_s, list=within_s)
+        server = replace(server, timeouts=times)
+    environment = MemberEnvironment(
+        info={"name": "portico", "title": "Portico", "version": version},
+        memory=CatalogStore(os.path.join(cache_folder(), "catalogs")) if keeps else None,
+        secret=user_secret(state_folder()) if keeps else b"",
+        report=warnings.append,
+        on_stderr=lambda _name, _line: None,
+        history=histories(config.path, notes.append) if keeps else no_history,
+    )
+    limits = MemberLimits(config.path, None, config.gateway.max_tools)
+    provider = member_of(server, environment, limits).provider
+    try:
+        await provider.fetch_catalog()
+        catalog = provider.offered()
+        (connection,) = provider.status()["connections"]
+    finally:
+        await provider.close()
+    assert catalog is not None
+    if warnings and not any(kind in catalog.offer.lists for kind in KINDS):
+        raise McpError(warnings[0])
+    return {**_outcome(server, catalog, connection["transport"]), "warnings": warnings + notes}
+
+
+def _outcome(server: ServerEntry, catalog: "Catalog", transport: str) -> dict[str, Any]:
+    """Describe a server that could be listed, if only in part."""
+    offer = catalog.whole
+    said = members(offer.introduction)
+    modern = members(said.get("_meta", NO_RAW)).get(SERVER_INFO_KEY)
+    names = {kind: offer.listed(kind).keys for kind in KINDS}
+    return {
+        "ok": True,
+        "info": decoded(modern or said.get("serverInfo", NO_RAW), dict[str, Any]) or {},
+        "protocolVersion": offer.version.text,
+        "era": "modern" if offer.version.modern else "legacy",
+        "transport": transport,
+        **{kind: len(keys) for kind, keys in names.items()},
+        "hidden": sum(not server.tools.allows(name) for name in names["tools"]),
+    }

@@ -112,6 +112,12 @@ class UpstreamConnection:
         return session if session is not None and session.exchange.failure is None else None
 
     @property
+    def transport(self) -> str:
+        """The transport of the open session; empty without one."""
+        session = self.open_session
+        return "" if session is None else session.exchange.wire.transport
+
+    @property
     def has_had_tasks(self) -> bool:
         """True if its process has had tasks, whose results clients may query again."""
         return self.open_session is not None and self.open_session.tasks.has_any

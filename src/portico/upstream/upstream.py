@@ -539,6 +539,7 @@ class Upstream:
                     "state": (not is_listed and connection.install) or str(connection.state),
                     "busy": connection.busy,
                     "starts": connection.starts,
+                    "transport": connection.transport,
                     "shared": connection.owner is None,
                     "subscriptions": len(connection.subscriptions),
                 }
