@@ -23,6 +23,7 @@ from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import RefusedMessage, read
 from portico.providers.functions import FunctionProvider
+from portico.providers.prefixed import PrefixedProvider, lifespan_of
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.client_sessions import ClientSessions
@@ -141,8 +142,9 @@ class Server(Registration):
             composed.include(server)
         return composed
 
-    def include(self, other: "Server | Provider") -> None:
-        """Add the offer of another server or provider; a name that both own is an error."""
+    def include(self, other: "Server | Provider", *, prefix: str = "") -> None:
+        """Add the offer of another server or provider; a name that both own is an error. With a
+        prefix such as `calc`, its tools and prompts are named `calc__add`; URIs stay."""
         if self._default is not None:
             raise RegistrationError("cannot include: the chain is frozen; include before serving")
         if self._included_in:
@@ -151,6 +153,8 @@ class Server(Registration):
         if not isinstance(other, Server) and not hasattr(other, "provide"):
             raise RegistrationError(f"{other!r} is neither a server nor a provider")
         added = list(other._providers) if isinstance(other, Server) else [other]
+        if prefix:
+            added = [PrefixedProvider(provider, prefix) for provider in added]
         _, clashes = merge((p.name, p.offer()) for p in (*self._providers, *added))
         if clashes:
             raise RegistrationError("; ".join(map(str, clashes)))
@@ -265,8 +269,8 @@ class Server(Registration):
             yield self
 
     def _lifespans(self) -> "list[Lifespan]":
-        functions = (p for p in self._providers if isinstance(p, FunctionProvider))
-        return [p.lifespan for p in functions if p.lifespan is not None]
+        found = map(lifespan_of, self._providers)
+        return [lifespan for lifespan in found if lifespan is not None]
 
     def run(
         self,

@@ -18,7 +18,7 @@ from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
-from portico.providers.functions import FunctionProvider
+from portico.providers.prefixed import tools_of
 from portico.providers.task_mode import TaskMode
 from portico.server import Server, freeze
 from portico.upstream.direct_call import as_mcp_error
@@ -114,8 +114,9 @@ class LocalServer:
     def task_mode(self, tool: str) -> TaskMode | None:
         """Return how a tool supports tasks."""
         for provider in self._providers:
-            if isinstance(provider, FunctionProvider) and tool in provider.tools:
-                return provider.tools[tool].mode
+            found = tools_of(provider).get(tool)
+            if found is not None:
+                return found.mode
         return None
 
     @property

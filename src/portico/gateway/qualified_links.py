@@ -13,11 +13,12 @@ from portico.catalog.merge import Merged
 from portico.catalog.namespaced import NamespacedOffer, with_field
 from portico.chain.fold import fold_links, terminus
 from portico.chain.views import Views
-from portico.gateway.rewrite import reference_of, with_target
+from portico.gateway.rewrite import reference_of
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.offer import EMPTY_LIST, KEYS, Listed, Offer
 from portico.model.types import Answer, Handler, Link
+from portico.protocol.request_target import with_target
 
 
 class QualifiedLinks:

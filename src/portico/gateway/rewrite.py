@@ -19,7 +19,7 @@ from portico.model.message import Request, Response
 from portico.model.types import Answer, Handler
 from portico.protocol.codec import NO_RAW, encode
 from portico.protocol.eras import members, with_capabilities
-from portico.protocol.exact import exact, with_field
+from portico.protocol.exact import exact
 from portico.protocol.result_fields import error_result
 from portico.protocol.tasks import without_tasks_raw
 
@@ -124,22 +124,6 @@ def with_reference(request: Request, key: str, value: str) -> Request:
     reference[key] = Raw(encode(value))
     fields["ref"] = Raw(encode(reference))
     return replace(request, params=encode(fields))
-
-
-def with_target(request: Request, key: str, value: str) -> Request:
-    """Return the request under another name or URI, with all other bytes unchanged."""
-    made = copy(request)
-    new = encode(value)
-    if request.method == "completion/complete":
-        reference = bytes(members(request.params).get("ref", b""))
-        made.params = with_field(request.params, "ref", with_field(reference, key, new))
-        return made
-    made.params = with_field(request.params, key, new)
-    if key == "name":
-        made.name = value
-    else:
-        made.uri = value
-    return made
 
 
 def unwrapping(

@@ -23,7 +23,6 @@ from portico.gateway.rewrite import (
     validated,
     with_name,
     with_reference,
-    with_target,
     with_uri,
     without_task_support,
 )
@@ -34,6 +33,7 @@ from portico.model.offer import Offer
 from portico.model.types import Answer, Change, Handler
 from portico.protocol.codec import mcp_error_response
 from portico.protocol.eras import URL_REQUIRED
+from portico.protocol.request_target import with_target
 from portico.state.pending import Pending, after
 
 _SET_LEVEL_TIMEOUT_S = 2.0

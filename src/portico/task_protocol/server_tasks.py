@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.types import LinkedEndpoint, Provider
-from portico.providers.functions import FunctionProvider
+from portico.providers.prefixed import tools_of
 from portico.providers.task_mode import NO_TASKS
 from portico.state.report import report
 from portico.task_protocol.task_endpoint import TaskEndpoint
@@ -72,12 +72,7 @@ class ServerTasks(TaskPolicy):
 
     def look(self) -> None:
         """Let the links see every call if a tool requires tasks, or stores them itself."""
-        modes = [
-            tool.mode
-            for provider in self._providers
-            if isinstance(provider, FunctionProvider)
-            for tool in provider.tools.values()
-        ]
+        modes = [tool.mode for provider in self._providers for tool in tools_of(provider).values()]
         needed = any(mode is not None and mode.is_seen for mode in modes)
         for endpoint in self._endpoints:
             endpoint.is_attentive = needed
@@ -107,10 +102,9 @@ class ServerTasks(TaskPolicy):
     def terms(self, request: Request) -> TaskTerms:
         """Return how the called tool supports tasks."""
         for provider in self._providers:
-            if isinstance(provider, FunctionProvider):
-                tool = provider.tools.get(request.name)
-                if tool is not None:
-                    return TaskTerms(tool.mode or NO_TASKS)
+            tool = tools_of(provider).get(request.name)
+            if tool is not None:
+                return TaskTerms(tool.mode or NO_TASKS)
         return TaskTerms()
 
     def server_of(self, context: Context) -> str:
