@@ -228,6 +228,7 @@ def test_a_config_without_agents_is_an_error(
         assert main([*words, "--config", str(path)]) == 1
         assert capsys.readouterr().err == (
             f"portico: {path}: no agent is configured; add a table such as [[agents]] with "
-            'id = "qwen" and preset = "qwen" (presets: qwen, gemini, claude, codex, opencode), '
+            'id = "qwen" and preset = "qwen" (presets: qwen, gemini, claude, codex, opencode, '
+            "copilot), "
             "or one with a command\n"
         )

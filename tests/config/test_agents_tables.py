@@ -293,10 +293,10 @@ callbacks = { fs = "read-write" }
         "portico.toml:16: agents[2].id: qwen is the id of two agents; rename one of them",
         "portico.toml:20: agents[3].id: is not a valid id; write not-valid",
         "portico.toml:22: agents[4]: has no command; add one, or a preset: "
-        "qwen, gemini, claude, codex, opencode",
+        "qwen, gemini, claude, codex, opencode, copilot",
         "portico.toml:22: agents[4]: has no capabilities; list the task types that it accepts",
         "portico.toml:28: agents[5].preset: claud is not one of qwen, gemini, claude, codex, "
-        "opencode; did you mean claude?",
+        "opencode, copilot; did you mean claude?",
         "portico.toml:31: agents[5].callbacks: has no effect: an agent of kind line cannot be "
         'supervised; remove it, or use kind = "acp"',
         "portico.toml:32: agents[5].pool: has no effect: an agent of kind line cannot be "
@@ -367,6 +367,23 @@ def test_a_preset_tells_its_agent_to_ask(name: str, tmp_path: Path) -> None:
     assert (found.is_supervised, found.unsupervised_because) == (True, "")
     assert launch_of(found).mode == found.mode
     assert launch_of(found).env == PRESETS[name].env
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'args = ["--acp", "--stdio", "--allow-all-tools"]',
+        'env = { COPILOT_ALLOW_ALL = "true" }',
+        'options = { allow_all = "on" }',
+        'mode = "https://agentclientprotocol.com/protocol/session-modes#autopilot"',
+    ],
+)
+def test_copilot_without_requests_has_no_policy(lines: str, tmp_path: Path) -> None:
+    found = agents(tmp_path, of_preset("copilot", lines)).entries["x"]
+    assert (found.is_supervised, "may not request all" in found.unsupervised_because) == (
+        False,
+        True,
+    )
 
 
 def test_opencode_is_told_to_ask_in_its_variables(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from portico.agents.failures import (
     login_command,
     method_names,
 )
-from portico.agents.lenient import decoded_fields, fields, short, text
+from portico.agents.lenient import decoded_fields, fields, items, short, text
 from portico.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.process.family import Family
 from portico.protocol.codec import encode_escaped
@@ -41,6 +41,7 @@ _LARGE = frozenset({"fs/read_text_file", "fs/write_text_file", "terminal/output"
 """Requests with large params or results. They are answered one at a time, each once the agent has
 read the results before it: an agent that requests much and reads nothing gets one."""
 _CLOSE_S = 2.0
+_MAX_MODES, _MAX_MODE = 30, 200
 
 
 class AgentProfile(Struct, frozen=True, kw_only=True):
@@ -98,6 +99,8 @@ class AcpConnection:
         self._open_bytes = 0
         self._large = asyncio.Lock()
         self._prompts: dict[str, asyncio.Lock] = {}
+        self._modes: tuple[str, ...] = ()
+        """The modes of the last session; empty if the agent does not list them."""
 
     async def open(self) -> None:
         """Start the process and complete the handshake within the start timeout."""
@@ -189,7 +192,7 @@ class AcpConnection:
         if not text(result.get("sessionId")):
             why = f"{self.launch.name} created a session without an id"
             raise AgentFailed(why, kind="protocol", server=self.launch.name)
-        return result
+        return self._noted(result)
 
     @property
     def resume_method(self) -> str:
@@ -206,7 +209,14 @@ class AcpConnection:
             why = f"{self.launch.name} cannot continue a session: start a new task instead"
             raise AgentFailed(why, kind="unsupported", server=self.launch.name)
         params = {"sessionId": id, **self._session(cwd, servers)}
-        return await self.request(self.resume_method, params)
+        return self._noted(await self.request(self.resume_method, params))
+
+    def _noted(self, session: dict[str, Any]) -> dict[str, Any]:
+        """Keep the modes of a session."""
+        modes = items(fields(session.get("modes")).get("availableModes"))[:_MAX_MODES]
+        ids = (short(fields(mode).get("id"), _MAX_MODE) for mode in modes)
+        self._modes = tuple(filter(None, ids))
+        return session
 
     def _session(self, cwd: str, servers: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """The params that open a session in every way."""
@@ -226,10 +236,13 @@ class AcpConnection:
 
     async def set_mode(self, session_id: str, mode: str) -> None:
         """Set the mode of a session; without it, the agent may not request permissions."""
+        name = self.launch.name
+        if self._modes and mode not in self._modes:
+            why = f"{name} has no mode {mode!r}; set one of {', '.join(self._modes)} in the config"
+            raise AgentFailed(why, kind="refused", server=name)
         try:
             await self.request("session/set_mode", {"sessionId": session_id, "modeId": mode})
         except McpError as error:
-            name = self.launch.name
             why = f"{name} rejected the mode {mode!r}: {one_line(error)} ({error.code})"
             how = "install its newest version, or set another mode in the config"
             raise AgentFailed(f"{why}; {how}", kind="refused", server=name) from None

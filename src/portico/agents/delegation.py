@@ -140,6 +140,8 @@ class AgentPrompt(Struct, frozen=True, kw_only=True):
     """All processes of this task."""
     on_session: Callable[[str], Awaitable[None]] | None = None
     """Awaited with the id of the session once it exists; empty if it cannot be continued later."""
+    on_text: Callable[[str], None] | None = None
+    """Called with the agent's text as it comes."""
     before_prompt: Callable[[], Awaitable[None]] | None = None
     """Awaited once the session exists, such as until the agent has listed its tools. It may raise
     TimeoutError: the prompt is sent all the same."""

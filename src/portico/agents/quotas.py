@@ -11,6 +11,7 @@ from portico.agents import quota_rows as rows
 from portico.agents.usage import AgentUsage
 from portico.agents.usage_totals import AgentTotals, totals_in
 from portico.config.agents_schema import RateLimit
+from portico.model.wording import plain
 from portico.state.database import Database, FileDatabase, MemoryDatabase
 from portico.tasks.record import Clocks
 
@@ -49,7 +50,7 @@ class OverQuota(Struct, frozen=True, kw_only=True):
     wait_s: float
 
     def __str__(self) -> str:
-        used = f"{self.used:g} of {self.allowed:g} {self.limit.replace('_', ' ')}"
+        used = f"{plain(self.used)} of {plain(self.allowed)} {self.limit.replace('_', ' ')}"
         return f"{self.agent} is over its quota ({used}): {slot(self.free_at, self.wait_s)}"
 
 

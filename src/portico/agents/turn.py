@@ -70,6 +70,7 @@ class AcpTurn:
             is_new_session=not prompt.session_id,
             progress=self._reports.progress,
             record=self._reports.record,
+            said=prompt.on_text,
         )
         source = QuestionSource(
             agent=launch.name, task_id=prompt.task_id, prompt=prompt.text, folder=self._folder

@@ -13,6 +13,8 @@ from portico.agents.lenient import excerpt, fields, items, short, text
 from portico.agents.permissions import KnownCall, arguments_text
 from portico.agents.usage import UsageReports
 
+WRITING = "writing the answer"
+"""The progress of an agent that writes text."""
 MAX_TOOL_CALLS = 200
 MAX_PLAN = 100
 MAX_CHANGED = 1000
@@ -49,7 +51,9 @@ class TurnUpdates:
         is_new_session: bool,
         progress: Callable[[str], None],
         record: Callable[[str], None],
+        said: Callable[[str], None] | None = None,
     ) -> None:
+        """`said` receives the agent's text as it comes."""
         self.session_id = ""
         self.kinds: Counter[str] = Counter()
         self.text = BoundedText(max_text)
@@ -62,6 +66,7 @@ class TurnUpdates:
         self.unknown: deque[bytes] = deque(maxlen=MAX_UNKNOWN)
         self._progress = progress
         self._record = record
+        self._said = said
         self._has_begun = False
         self._message = ""
         self._is_apart = False  # the next text is not part of the last message
@@ -109,10 +114,12 @@ class TurnUpdates:
         if not added:
             return
         if (self._is_apart or message != self._message) and len(self.text):
-            self.text.add("\n\n")
+            added = f"\n\n{added}"
         self._is_apart, self._message = False, message
         self.text.add(added)
-        self._progress("writing the answer")
+        if self._said is not None:
+            self._said(added)
+        self._progress(WRITING)
 
     def _thought_chunk(self, update: Update) -> None:
         self.usage.chunk(fields(update.get("_meta")))

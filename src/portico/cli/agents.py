@@ -12,6 +12,7 @@ from portico.console.render import Screen, first_line
 from portico.console.tables import aligned
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
+from portico.model.wording import plain
 
 if TYPE_CHECKING:
     from portico.config.agents_schema import AgentEntry, AgentsConfig
@@ -120,7 +121,9 @@ def _tested(entry: "AgentEntry", outcome: dict[str, Any]) -> str:
         what = f"{entry.id}: found the command {outcome['command']}"
         return f"{what}; agents of kind {entry.kind} are not started by this test"
     login = "logged in" if outcome["logged_in"] else "login unknown"
-    return f"{entry.id}: {outcome['agent']} is ready, after {outcome['took_s']:g} s; {login}"
+    name = outcome["agent"]
+    shown = name if name == entry.id else f"{entry.id}: {name}"
+    return f"{shown} is ready, after {outcome['took_s']:g} s; {login}"
 
 
 async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dict[str, Any]:
@@ -160,7 +163,7 @@ def _list(path: str, agents: list[dict[str, Any]], as_json: bool) -> int:
 
 
 def _row(agent: dict[str, Any]) -> tuple[str, ...]:
-    quota = ", ".join(f"{one['left']:g} {_short(one['limit'])}" for one in agent["quota"])
+    quota = ", ".join(f"{plain(one['left'])} {_short(one['limit'])}" for one in agent["quota"])
     return (
         agent["id"],
         agent["state"],

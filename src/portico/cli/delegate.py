@@ -21,7 +21,6 @@ from portico.console.form import InputClosed, can_ask, read_line
 from portico.console.render import Screen, Ticker
 from portico.console.usage import Parser
 from portico.delegate.stored_delegation import (
-    DelegationResult,
     StoredDelegation,
     note_in,
     stored_result,
@@ -33,6 +32,7 @@ from portico.protocol.codec import encode
 from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:
+    from portico.console.spoken_text import SpokenText
     from portico.tasks.store import TaskStore
 
 _MAX_LINE = 16 << 20
@@ -51,6 +51,8 @@ def main(argv: list[str]) -> int:
         raise PorticoError(f"{path}: no agent is enabled ({agents}); {how}")
     if options.resume:
         asyncio.run(_find_resumed(options))
+    elif not options.type and options.agent in config.entries:
+        options.type = config.entries[options.agent].default_type
     elif not options.type:
         types = sorted({word for entry in enabled for word in entry.capabilities})
         if len(types) != 1:
@@ -170,12 +172,14 @@ def _text(result: dict[str, Any]) -> str:
 
 async def _follow(store: "TaskStore", id: str, options: argparse.Namespace) -> int:
     """Show progress, ask the task's questions, and print its result."""
-    from portico.console.task_views import print_result, task_data
+    from portico.console.spoken_text import SpokenText, print_end
+    from portico.console.task_views import task_data
 
-    err = Screen(sys.stderr)
+    out, err = Screen(sys.stdout), Screen(sys.stderr)
     ticker = Ticker(err)
+    spoken = SpokenText(state_folder(), id, None if options.json else out, ticker)
     with _on_interrupt() as interrupted:
-        watching = asyncio.ensure_future(_watch(store, id, ticker))
+        watching = asyncio.ensure_future(_watch(store, id, ticker, spoken))
         interruption = asyncio.ensure_future(interrupted.wait())
         await asyncio.wait({watching, interruption}, return_when=asyncio.FIRST_COMPLETED)
         interruption.cancel()
@@ -183,40 +187,41 @@ async def _follow(store: "TaskStore", id: str, options: argparse.Namespace) -> i
             watching.cancel()
             await asyncio.wait({watching})
             ticker.clear()
+            spoken.break_line()
             if await _may_leave(store, err, id):
                 return 0
-            watching = asyncio.ensure_future(_watch(store, id, ticker, asks=False))
+            watching = asyncio.ensure_future(_watch(store, id, ticker, spoken, asks=False))
         task = await watching
     ticker.clear()
     if task is None:
         raise PorticoError(f"task {id} does not exist any more")
-    found = stored_result(await store.result(task)) if task.state is COMPLETED else None
     if options.json:
-        Screen(sys.stdout).data(await task_data(store, task, in_full=True))
-    elif found is None:
-        await print_result(store, task)
+        out.data(await task_data(store, task, in_full=True))
     else:
-        Screen(sys.stdout).print(found.result)
-        err.print(_summary(found), "dim")
+        await print_end(store, task, spoken)
     return 0 if task.word == COMPLETED else 1
 
 
 async def _watch(
-    store: "TaskStore", id: str, ticker: Ticker, *, asks: bool = True
+    store: "TaskStore", id: str, ticker: Ticker, spoken: "SpokenText", *, asks: bool = True
 ) -> TaskRecord | None:
     """Show the changes of a task and ask its questions, each once; return it once it has ended."""
+    from portico.agents.turn_updates import WRITING
     from portico.task_protocol.task_changes import task_changes
 
     task: TaskRecord | None = None
     shown, message = 0, ""
     asked: set[str] = set()
-    async with task_changes(store, LOCAL, id) as changes:
+    async with task_changes(store, LOCAL, id) as changes, spoken.following():
         async for task in changes:
-            if task.message and task.message != message:
+            # The end is printed with the result, and a text speaks for itself.
+            is_said = task.is_finished or (spoken.has_begun and task.message == WRITING)
+            if task.message and task.message != message and not is_said:
                 shown, message = shown + 1, task.message
+                spoken.break_line()
                 ticker.show({"progress": shown, "message": message})
             if asks and _unasked(task, asked) is not None:
-                with ticker.paused():
+                with ticker.paused(), spoken.paused():
                     await _ask(store, task, asked)
     return task
 
@@ -244,16 +249,6 @@ async def _ask(store: "TaskStore", task: TaskRecord, asked: set[str]) -> None:
         except QuestionClosed as closed:
             err.print(str(closed), "yellow")
         current = await store.get(LOCAL, task.id) or current
-
-
-def _summary(found: DelegationResult) -> str:
-    """The agent, its usage and the changed files, on one line."""
-    parts = [found.agent_id, found.stop_reason]
-    parts += [f"{name.replace('_', ' ')} {value}" for name, value in found.usage.items()]
-    if found.files_changed:
-        parts.append(f"changed {', '.join(found.files_changed[:10])}")
-        parts.append(found.changes)
-    return "; ".join(part for part in parts if part)
 
 
 @contextmanager
@@ -311,7 +306,11 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("words", nargs="*", metavar="PROMPT", help="the whole task; - reads standard input")
-    add("--type", metavar="TYPE", help="the type of the task (default: the only one there is)")
+    add(
+        "--type",
+        metavar="TYPE",
+        help="the type of the task (default: one of the named agent, or the only one)",
+    )
     add("--agent", metavar="ID", help="only this agent")
     what = "the folder to work in (default: this one; with --resume, that of the task)"
     add("--cwd", metavar="DIR", help=what)

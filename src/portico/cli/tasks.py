@@ -132,22 +132,30 @@ async def _show(store: "TaskStore", options: argparse.Namespace) -> int:
 
 async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
     """Wait for a task; 0 if it completed, and its tool did not fail."""
+    from portico.agents.turn_updates import WRITING
     from portico.cli.task_actions import ended_task, taken_by
-    from portico.console.render import Screen
-    from portico.console.task_views import find_task, print_result, question_lines, short, task_data
+    from portico.config.paths import state_folder
+    from portico.console.render import Screen, Ticker
+    from portico.console.spoken_text import SpokenText, print_end
+    from portico.console.task_views import find_task, question_lines, short, task_data
     from portico.model.errors import PorticoError
 
     task, err = await find_task(store, options.words[0]), Screen(sys.stderr)
+    out = None if options.json else Screen(sys.stdout)
+    spoken = SpokenText(state_folder(), task.id, out, Ticker(err))
     told: set[str] = set()
 
     def tell(now: TaskRecord) -> None:
-        """Show changes on standard error, each once."""
-        lines = [now.message, *question_lines(now)]
+        """Show changes on standard error, each once, and the text of an agent."""
+        spoken.show_new()
+        is_said = spoken.has_begun and now.message == WRITING
+        lines = ["" if is_said else now.message, *question_lines(now)]
         if now.state is TaskState.QUEUED:
             lines.append(taken_by(now.kind)[0])
         for line in lines:
             if line and line not in told:
                 told.add(line)
+                spoken.break_line()
                 err.print(line, "dim")
                 err.stream.flush()
 
@@ -158,7 +166,7 @@ async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
     if options.json:
         Screen(sys.stdout).data(await task_data(store, ended, in_full=True))
     else:
-        await print_result(store, ended)
+        await print_end(store, ended, spoken)
     return 0 if ended.word == COMPLETED else 1
 
 

@@ -131,7 +131,7 @@ class Client:
         except TargetError as error:
             if error.kind != "timeout" or method in QUOTING:
                 raise
-            # The server serves nobody else, so its stderr is about this call.
+            # The server has no other client, so its stderr is about this call.
             ends = quoted_stderr(self.exchange.wire.last_output())
             raise TargetError(f"{error}{ends}", kind="timeout", server=self.name) from None
 

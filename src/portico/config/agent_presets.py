@@ -32,6 +32,8 @@ _OPENCODE_ASKS = {
 }
 """Rules of OpenCode. The last one wins, so every key that its own config may have is set."""
 
+_COPILOT_MODES = "https://agentclientprotocol.com/protocol/session-modes"
+
 
 class AgentPreset(Struct, frozen=True, kw_only=True):
     """The defaults of one agent: each applies to a key that the config does not set."""
@@ -46,7 +48,7 @@ class AgentPreset(Struct, frozen=True, kw_only=True):
     modes: tuple[str, ...]
     """The session modes in which it requests permissions; the first is set."""
     overrides: tuple[str, ...] = ()
-    """Arguments and variables with which a config would let it do more without a request."""
+    """Arguments, variables and options with which a config lets it do more without a request."""
     session_meta: Mapping[str, Any] = {}
     """The `_meta` of its sessions under a policy: its own rules that allow a tool do not apply."""
     package: str
@@ -143,6 +145,22 @@ PRESETS: Mapping[str, AgentPreset] = {
         overrides=("OPENCODE_CONFIG_CONTENT", "OPENCODE_PERMISSION"),
         package="opencode-ai",
         login="opencode auth login",
+    ),
+    "copilot": AgentPreset(
+        name="Copilot CLI",
+        description="GitHub's coding agent",
+        command="copilot",
+        args=("--acp", "--stdio"),
+        env={"COPILOT_ALLOW_ALL": "false", "COPILOT_AUTO_UPDATE": "false", "NO_COLOR": "1"},
+        modes=(f"{_COPILOT_MODES}#agent", f"{_COPILOT_MODES}#plan"),
+        overrides=(
+            *("--allow-all", "--allow-all-tools", "--allow-all-paths", "--allow-all-urls"),
+            *("--allow-tool", "--allow-url", "--assisted-approval", "--autopilot", "--yolo"),
+            *("COPILOT_ALLOW_ALL", "allow_all"),
+        ),
+        package="@github/copilot",
+        login="copilot login",
+        notes=("what you approved for a folder in Copilot CLI itself needs no further request",),
     ),
 }
 """The presets by name."""

@@ -183,9 +183,15 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
                 return f"in mode {mode}, {preset.name} may not request all permissions"
         words = [arg.partition("=")[0] for arg in self.args]
         for name in preset.overrides:
-            if name in words or self.env.get(name) != preset.env.get(name):
+            if name in words or name in self.options or self.env.get(name) != preset.env.get(name):
                 return f"with {name}, {preset.name} may not request all permissions"
         return ""
+
+    @property
+    def default_type(self) -> str:
+        """The type of a task for this agent that is given without one."""
+        first = self.capabilities[0] if self.capabilities else ""
+        return "general" if self.accepts("general") else first
 
     def accepts(self, task_type: str) -> bool:
         """True if it has the capability that a task of this type requires."""

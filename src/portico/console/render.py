@@ -64,6 +64,11 @@ class Screen:
         else:
             self.stream.write(clean(text).removesuffix("\n") + "\n")
 
+    def write(self, text: str) -> None:
+        """Print a part of a text at once, without a line break after it."""
+        self.stream.write(clean(text) if self.is_terminal else text)
+        self.stream.flush()
+
     def json(self, raw: bytes) -> None:
         """Print JSON: unchanged, or indented and coloured on a terminal."""
         if not self.is_terminal:

@@ -15,7 +15,7 @@ from portico.console.result import show_result
 from portico.console.tables import aligned, duration, on_one_line, shortened
 from portico.model.context import LOCAL
 from portico.model.errors import PorticoError
-from portico.model.wording import counted
+from portico.model.wording import counted, plain
 from portico.protocol.codec import NO_RAW, decoded
 from portico.task_protocol.task_answers import question_text
 from portico.task_protocol.task_wire import agent_of, error_of, reason_of, result_of
@@ -232,7 +232,7 @@ def _facts(task: TaskRecord, given: _Input, successors: Sequence[str]) -> Iterat
     if task.starts > 1:
         yield "started", f"{task.starts} times"
     if task.usage:
-        yield "usage", ", ".join(f"{name} {amount:g}" for name, amount in task.usage.items())
+        yield "usage", ", ".join(f"{name} {plain(amount)}" for name, amount in task.usage.items())
     if task.parent:
         yield "parent", f"{task.parent}, whose agent started it"
     if task.resumes:

@@ -8,6 +8,7 @@ from portico.agents.quotas import quotas_in_folder
 from portico.chain.endpoint import ChainEndpoint
 from portico.config.agents_schema import AgentsConfig
 from portico.delegate.agent_host import AgentHost
+from portico.delegate.agent_text import shown_text
 from portico.delegate.delegate_runner import DelegateRunner
 from portico.delegate.delegate_tools import DelegateTools
 from portico.delegate.stored_delegation import call_of
@@ -33,7 +34,11 @@ class AgentsApp:
         self._server = tools.server(tasks=folder)
         self._server.include(TaskTools(self._tasks, is_listed=True))
         self.endpoint: ChainEndpoint = self._server.endpoint(links)
-        runner = DelegateRunner(self._host, prepare=WorktreeFolders(folder).prepare)
+        runner = DelegateRunner(
+            self._host,
+            prepare=WorktreeFolders(folder).prepare,
+            text=lambda stored, id: shown_text(folder, self._tasks(), stored, id),
+        )
         linked = LinkedRunner(runner, self._tasks, call_of)
         self._tasks().worker.register(_KIND, linked, self._host.slots.claimable)
 

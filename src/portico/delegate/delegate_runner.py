@@ -24,6 +24,7 @@ from portico.agents.run_turn import Turn, turn_of
 from portico.agents.turn import AcpTurn
 from portico.config.agents_schema import AgentEntry
 from portico.delegate.agent_host import AgentHost
+from portico.delegate.agent_text import AgentText
 from portico.delegate.nested_questions import NestedQuestions
 from portico.delegate.stored_delegation import (
     AgentNote,
@@ -155,8 +156,11 @@ class DelegateRunner:
         host: AgentHost,
         grant: GrantAccess | None = None,
         prepare: "PrepareFolder | None" = None,
+        text: "Callable[[StoredDelegation, str], AgentText | None] | None" = None,
     ) -> None:
+        """`text` returns what shows the text of a task's agent as it comes, if that is allowed."""
         self._host = host
+        self._text = text
         self._grant = grant
         self._prepare = prepare
 
@@ -227,6 +231,9 @@ class DelegateRunner:
             access = await self._granted(work, entry, stored, cwd)
             if access is not None:
                 stack.push_async_callback(access.end)
+            text = None if self._text is None else self._text(stored, work.id)
+            if text is not None:
+                stack.enter_context(text)
             launch = launch_of(entry)
             if stored.timeout_s is not None:
                 hard = min(stored.timeout_s, launch.timeouts.hard)
@@ -247,6 +254,7 @@ class DelegateRunner:
                 family=family,
                 before_prompt=None if access is None or server is None else access.until_listed,
                 on_session=partial(_keep_session, work, note),
+                on_text=None if text is None else text.add,
             )
             ending = Background()
             turn = attempt.turn = turn_of(launch, prompt, WorkPort(work), warm, ending)

@@ -20,7 +20,7 @@ from portico.delegate.waiting import begun_task, own_result, typed, unfinished, 
 from portico.model.content import ToolResult
 from portico.model.context import Context
 from portico.model.errors import ToolError
-from portico.model.wording import counted
+from portico.model.wording import counted, plain
 from portico.protocol.codec import encode
 from portico.protocol.result_fields import with_notes
 from portico.providers.task_mode import OWN
@@ -149,6 +149,10 @@ class DelegateTools:
         if given.resume:
             delegation = await self._continued(given, delegation, context)
         defaults = self._host.config.defaults
+        if not delegation.task_type and delegation.agent_id:
+            named = self._host.config.entries.get(delegation.agent_id)
+            kind = self._types()[0] if named is None else named.default_type
+            delegation = replace(delegation, task_type=kind)
         if not delegation.task_type:
             raise ToolError(f"task_type is missing; use one of {', '.join(self._types())}")
         wanted = given.cwd or delegation.cwd or None
@@ -242,7 +246,9 @@ def _arguments(arguments: dict[str, Any]) -> _Delegate:
 
 
 def _agent_line(agent: dict[str, Any]) -> str:
-    quota = "; ".join(f"{one['left']:g} left of {one['allowed']:g}" for one in agent["quota"])
+    quota = "; ".join(
+        f"{plain(one['left'])} left of {plain(one['allowed'])}" for one in agent["quota"]
+    )
     parts = [
         f"{agent['id']}: {agent['state']}",
         ", ".join(agent["capabilities"]),

@@ -26,6 +26,7 @@ class GatewayAgents:
         from portico.agents.quotas import quotas_in_folder
         from portico.delegate.agent_access import AgentAccess
         from portico.delegate.agent_host import AgentHost
+        from portico.delegate.agent_text import shown_text
         from portico.delegate.delegate_runner import DelegateRunner
         from portico.delegate.delegate_tools import DelegateTools
         from portico.delegate.stored_delegation import call_of
@@ -40,6 +41,7 @@ class GatewayAgents:
             self.host,
             grant=self.access.grant,
             prepare=WorktreeFolders(folder).prepare,
+            text=lambda stored, id: shown_text(folder, tasks.host, stored, id),
         )
         linked = LinkedRunner(runner, lambda: tasks.host, call_of)
         self.kind = tasks.add_kind("delegate", linked, self.host.slots.claimable)

@@ -34,3 +34,8 @@ def did_you_mean(names: Iterable[str]) -> str:
 def is_nearly_url(text: str) -> bool:
     """True for a URL of another scheme, or without one: a host with a path or a port."""
     return match(r"\w+:/|[\w-]+(\.[\w-]+)+(:\d+)?/|[\w.-]+:\d+(/|$)", text) is not None
+
+
+def plain(number: float) -> str:
+    """Return a number without an exponent, such as 0.00005."""
+    return f"{number:.12f}".rstrip("0").rstrip(".") if number % 1 else f"{number:.0f}"

@@ -1,4 +1,4 @@
-"""What a request names: a tool, a prompt or a URI; and the same request under another name."""
+"""A request under another name or URI."""
 
 from copy import copy
 

@@ -67,6 +67,11 @@ class TaskHost:
         """Return where a server or an agent does its tasks: each has limits of its own."""
         return f"{name}@{self._scope}" if name else ""
 
+    def is_linked(self, call: StoredCall | None) -> bool:
+        """True if the result of a call may be changed by links."""
+        endpoint = None if call is None else self.calls.find(call.at)
+        return endpoint is not None and endpoint.has_links
+
     async def passed(self, call: StoredCall, outcome: TaskOutcome, task: TaskRecord) -> TaskOutcome:
         """Return the outcome of a task after its result has passed the links before its call."""
         endpoint = self.calls.find(call.at)
