@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from portico import __version__
 from portico.cli.main import main
 from portico.console.running import RunningPortico
 from portico.console.tables import duration
@@ -98,6 +99,7 @@ def test_each_gateway_and_each_wrap_is_shown_with_its_servers(home: Path) -> Non
     assert [one["server"] for one in alone["servers"]] == ["wrapped"]
     assert [one["pid"] for one in only] == [window.owner]
     assert f"serve: process {window.owner}, {config}, 3 tools, 1 window, exposes " in text
+    assert f", version {__version__}\n" in text
     assert f"wrap: process {wrap.process.pid}\n" in text
     assert "cannot start" in text.partition("broken")[2].partition("\n")[0]
     assert text.partition("  off ")[2].split()[0] == "disabled"

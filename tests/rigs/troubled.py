@@ -1,6 +1,7 @@
 """A server with one trouble: it hangs, exits, is stuck in calls, or cannot list something."""
 
 import json
+import signal
 import sys
 import time
 
@@ -44,6 +45,9 @@ def main(trouble: str) -> None:
             answer["error"] = {"code": -32603, "message": f"{method} is not possible"}
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
+    if trouble == "lingers":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(3600)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from portico.wires.wire import Address
 
 
+_UNKNOWN = ("there is no tool ", "the tools of ")
+"""How a gateway begins its answer for a tool that it does not know."""
+
+
 class _CallFailed(PorticoError):
     """The call failed; the message explains why."""
 
@@ -91,11 +95,15 @@ async def _call(
     async with await open_client(address, options, entry, answers=answers, log=log) as client:
         if options.log_level or client.modern:
             await client.set_log_level(options.log_level or "info")
-        if options.target is None:
-            await gateway.refresh_unknown(client, options.tool)
         call = await _call_params(client, options, arguments)
         try:
             raw = await client.request_raw("tools/call", call, progress=ticker.show)
+            # The call comes first: links of the gateway see each further query, too.
+            if options.target is None and _is_unknown(raw):
+                ticker.clear()
+                _, is_new = await gateway.definition(client, options.tool)
+                if is_new:  # otherwise it is the tool's own answer
+                    raw = await client.request_raw("tools/call", call, progress=ticker.show)
         except McpError as error:
             ticker.clear()
             await _check_name(client, options)
@@ -106,7 +114,7 @@ async def _call(
             ticker.clear()
         result = msgspec.json.decode(raw, type=dict[str, Any])
         failed = result.get("isError") is True
-        if failed:
+        if failed and options.target is not None:
             await _check_name(client, options)
         if options.json:
             Screen(sys.stdout).json(raw)
@@ -114,6 +122,14 @@ async def _call(
             show_result(result, Screen(sys.stderr if failed else sys.stdout), options.save)
         sys.stdout.flush()  # the server may take a while to exit
     return 1 if failed else 0
+
+
+def _is_unknown(raw: bytes) -> bool:
+    """True for the answer of a gateway that does not know the tool, or not yet."""
+    result = msgspec.json.decode(raw, type=dict[str, Any])
+    content = result.get("content") if result.get("isError") is True else None
+    text = content[0].get("text") if isinstance(content, list) and content else None
+    return isinstance(text, str) and text.startswith(_UNKNOWN)
 
 
 def _show_failure(tool: str, heard: list[str]) -> None:
@@ -184,7 +200,7 @@ async def _check_name(client: "Client", options: argparse.Namespace) -> None:
     """Raise if the tool does not exist, which servers report in many ways."""
     tool = options.tool
     if options.target is None:
-        await gateway.check_name(client, tool)
+        await gateway.definition(client, tool)
         return
     try:
         names = [item["name"] for item in await client.list_tools()]
@@ -252,9 +268,7 @@ async def _converted_args(client: "Client", options: argparse.Namespace) -> dict
 async def _definition(client: "Client", options: argparse.Namespace) -> dict[str, Any]:
     tool = options.tool
     if options.target is None:
-        result = await gateway.query(client, "describe_tool", name=tool)
-        definition: dict[str, Any] = result["structuredContent"]["tools"][0]["definition"]
-        return definition
+        return (await gateway.definition(client, tool))[0]
     tools = {item["name"]: item for item in await client.list_tools()}
     if tool not in tools:
         raise _CallFailed(_unknown(client.name, tool, list(tools)))

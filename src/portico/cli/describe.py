@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.catalog.parameter_summary import parameters
-from portico.cli.gateway import add_options, address_of, check_name, query, refresh_unknown
+from portico.cli.gateway import add_options, address_of, definition, query, refresh_unknown
 from portico.console.render import Screen
 from portico.console.target import open_client, run
 from portico.console.usage import Parser
@@ -34,7 +34,7 @@ async def _describe(address: "Address", options: argparse.Namespace) -> int:
             batches = [options.name[start : start + _BATCH] for start in starts]
             results = [await query(client, "describe_tool", names=names) for names in batches]
         except PorticoError:
-            await check_name(client, options.name[0])
+            await definition(client, options.name[0])
             raise
         tools = [tool for result in results for tool in result["structuredContent"]["tools"]]
         if options.json:

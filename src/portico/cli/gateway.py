@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from portico.model.errors import PorticoError
 if TYPE_CHECKING:
     from portico.client.client import Client
     from portico.wires.wire import Address
+
+_STATUS = re.compile(r"(?<!['\w])gateway_status(?!['\w])")
+"""The name of the tool, unless it is quoted."""
 
 
 def add_options(parser: Parser) -> None:
@@ -88,8 +92,13 @@ async def query(client: "Client", tool: str, **arguments: Any) -> dict[str, Any]
         blocks = content if isinstance(content, list) else []
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
         message = "\n".join(text for text in texts if isinstance(text, str))
-        raise PorticoError(message or f"{tool} failed without a message")
+        raise PorticoError(for_people(message) or f"{tool} failed without a message")
     return result
+
+
+def for_people(text: str) -> str:
+    """Return a text for models with a command in place of the tool that shows the servers."""
+    return _STATUS.sub("`portico status`", text)
 
 
 async def _request(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -100,9 +109,9 @@ async def _request(client: "Client", tool: str, arguments: dict[str, Any]) -> di
     return await client.request("tools/call", params)
 
 
-async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
+async def fetch_missing_lists(client: "Client", *wanted: str, reports: bool = True) -> None:
     """Have the gateway list servers that were never listed: the wanted ones, or else all but
-    those that failed before, which may take long to fail again."""
+    those that failed before, which may take long to fail again. `reports` prints their errors."""
     err = Screen(sys.stderr)
     servers = _servers(await query(client, "gateway_status", detail="full"))
     pending = [one for one in servers if one.get("pending")]
@@ -117,13 +126,27 @@ async def fetch_missing_lists(client: "Client", *wanted: str) -> None:
         await asyncio.gather(*requests)
         servers = _servers(await query(client, "gateway_status", detail="full"))
         failed += [one for one in servers if one["server"] in new and one["error"]]
-    for one in failed:
+    for one in failed if reports else ():
         err.print(f"portico: {one['error']}", "yellow")
 
 
-async def refresh_unknown(client: "Client", *tools: str) -> None:
+async def definition(client: "Client", tool: str) -> tuple[dict[str, Any], bool]:
+    """Return the definition of a tool, and True if the gateway had to refresh its lists to find it.
+
+    Raises PorticoError with similar names if there is none.
+    """
+    result = await _request(client, "describe_tool", {"name": tool})
+    is_new = result.get("isError") is True
+    if is_new:
+        await refresh_unknown(client, tool, reports=False)
+        result = await query(client, "describe_tool", name=tool)
+    return result["structuredContent"]["tools"][0]["definition"], is_new
+
+
+async def refresh_unknown(client: "Client", *tools: str, reports: bool = True) -> None:
     """Refresh the servers of tools that the gateway does not know: its lists may be stale."""
-    await fetch_missing_lists(client, *(tool.partition(SEPARATOR)[0] for tool in tools))
+    wanted = (tool.partition(SEPARATOR)[0] for tool in tools)
+    await fetch_missing_lists(client, *wanted, reports=reports)
     requests = (_request(client, "describe_tool", {"name": tool}) for tool in tools)
     results = zip(tools, await asyncio.gather(*requests), strict=True)
     unknown = {tool.partition(SEPARATOR)[0] for tool, one in results if one.get("isError") is True}
@@ -136,8 +159,3 @@ async def refresh_unknown(client: "Client", *tools: str) -> None:
 
 def _servers(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(result.get("structuredContent") or {}).get("servers", ())]
-
-
-async def check_name(client: "Client", tool: str) -> None:
-    """Raise PorticoError with similar names if the gateway has no such tool."""
-    await query(client, "describe_tool", name=tool)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.cli.gateway import add_options, address_of, fetch_missing_lists, query
+from portico.cli.gateway import add_options, address_of, fetch_missing_lists, for_people, query
 from portico.console.argument_types import integer
 from portico.console.render import Screen
 from portico.console.target import open_client, run
@@ -50,7 +50,7 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
         elif tools:
             _show(Screen(sys.stdout), tools)
         else:
-            Screen(sys.stderr).print(f"portico: {result['content'][0]['text']}")
+            Screen(sys.stderr).print(f"portico: {for_people(result['content'][0]['text'])}")
         if coming := found.get("indexing"):
             done = f"{coming['indexed']} of {coming['tools']} tools"
             Screen(sys.stderr).print(f"portico: only {done} are indexed; search again", "yellow")

@@ -50,7 +50,10 @@ def main(options: argparse.Namespace) -> int:
         chosen = _select(running, options.name)
         Screen(sys.stderr).print_waiting(f"refreshing {', '.join(one.label for one in chosen)}")
         within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
-        return _report(_refresh(chosen, within_s, by_name=by_name), options.json)
+        refreshed = _refresh(chosen, within_s, by_name=by_name)
+        if refreshed is None:
+            return main(options)  # another gateway serves it, or none
+        return _report(refreshed, options.json)
     config, problem = _config(options.config)
     merged = _merge(config, running)
     named = {one.label for one in merged}
@@ -182,8 +185,11 @@ def _select(rows: list[RunningServer], wanted: str | None) -> list[RunningServer
     return chosen
 
 
-def _refresh(chosen: list[RunningServer], within_s: float, *, by_name: bool) -> list[RunningServer]:
-    """Refresh the servers: all of a Portico in one request, or one request per named server."""
+def _refresh(
+    chosen: list[RunningServer], within_s: float, *, by_name: bool
+) -> list[RunningServer] | None:
+    """Refresh the servers: all of a Portico in one request, or one request per named server; None
+    if a Portico has ended meanwhile."""
     groups: dict[object, list[RunningServer]] = {}
     for number, one in enumerate(chosen):
         groups.setdefault(number if by_name else one.socket, []).append(one)
@@ -192,7 +198,8 @@ def _refresh(chosen: list[RunningServer], within_s: float, *, by_name: bool) -> 
         first = group[0]
         which = {"server": first.label} if first.of_gateway and by_name else {}
         status = ask_socket(control_folder(), first.socket, "refresh", within_s, **which)
-        status = status or {"ok": False, "error": "the process has exited"}
+        if status is None:
+            return None
         parts = {part.label: part.status for part in _split_servers(first.socket, status)}
         found += [_updated(one, parts.get(one.label, status)) for one in group]
     return found

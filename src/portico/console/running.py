@@ -63,6 +63,7 @@ class RunningPortico(Struct):
             *([f"{counted(tasks, 'task')} running"] if tasks else []),
             f"exposes {'search' if gateway.get('expose') == 'search' else 'all tools'}",
             f"up {duration(gateway.get('uptime_s'))}",
+            f"version {gateway.get('version', '?')}",
         ]
         return ", ".join(parts)
 

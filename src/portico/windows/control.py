@@ -198,7 +198,8 @@ class Control:
 def send_command(
     folder: str, name: str, do: str, within_s: float, **more: Any
 ) -> dict[str, Any] | None:
-    """Return the reply of a running Portico, always with `ok`; None if that process is dead."""
+    """Return the reply of a running Portico, always with `ok`; None if that process has ended, or
+    is about to."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(within_s)
         try:
@@ -207,13 +208,17 @@ def send_command(
             sock.sendall(msgspec.json.encode({"do": do, **more}) + b"\n")
             with sock.makefile("rb") as answers:
                 line = answers.readline(_MAX_ANSWER)
+            if not line:
+                return None  # it is ending
             return {"ok": False, **msgspec.json.decode(line, type=dict[str, Any])}
         except TimeoutError:
             return _failed(f"no response within {within_s:g} s")
+        except (BrokenPipeError, ConnectionResetError):
+            return None  # it is ending
         except OSError as error:
             return _failed(error.strerror or str(error))
         except msgspec.DecodeError:
-            return _failed("it closed the connection without a response")
+            return _failed("its response cannot be read")
 
 
 def tell_all(folder: str, do: str, **more: Any) -> list[str]:
