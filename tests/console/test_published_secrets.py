@@ -126,8 +126,8 @@ def test_without_a_keyring_the_flag_is_refused_and_nothing_is_added(
     assert add("x", described(tmp_path, packages=[NPM]), *words) == 1
     assert "there is no keyring" in capfd.readouterr().err
     assert not config.exists()
-    assert main(["servers", "add", "x", "--secrets", "env", "--", "npx"]) == 2
-    assert "--secrets works only with --from" in capfd.readouterr().err
+    assert main(["servers", "add", "x", "--use", "npm", "--", "npx"]) == 2
+    assert "--use works only with --from" in capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -85,8 +85,10 @@ def _check_add(parser: Parser, options: argparse.Namespace, *, has_command: bool
     if options.source is not None:
         if not options.name or target or options.env or options.header or options.cwd:
             parser.error("--from takes a NAME, and --set instead of a command and its options")
+        if options.secrets == "file":
+            parser.error("--secrets file works only without --from")
         return
-    for option in ("use", "set", "secrets", "yes"):
+    for option in ("use", "set", "yes"):
         if getattr(options, option):
             parser.error(f"--{option} works only with --from")
     if not options.name or not target or not target[0]:
@@ -137,8 +139,8 @@ def _parser() -> Parser:
     repeatable(
         new, "--set", pair, "KEY=VALUE", "with --from: the value of one of the server's settings"
     )
-    what = "with --from: secrets become variables (env), or go to the keyring"
-    new("--secrets", choices=("env", "keyring"), help=what)
+    what = "secrets become variables (env), or go to a file of yours or the keyring"
+    new("--secrets", choices=("env", "file", "keyring"), help=what)
     new("--yes", action="store_true", help="with --from: add what is shown, without a question")
     new("--disabled", action="store_true", help="add the server disabled")
     login = parser.add_argument_group("for login").add_argument

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from portico.config.paths import BUNDLES, config_file, state_folder
 from portico.config.problems import ConfigError, Report
 from portico.config.schema import file_of
 from portico.config.values import check_url
+from portico.console.given_secrets import GivenSecrets
 from portico.console.render import Screen
 from portico.console.usage import URLS
 from portico.process.environment import looks_secret
@@ -61,17 +62,22 @@ def _add(path: str, options: argparse.Namespace) -> list[str] | None:
         _check(path, options.name, entry)
         add_server(path, options.name, entry)
 
+    check_name(path, options.name)
     if options.source is None:
-        write(_entry(options))
-        return [*_notes(options)]
+        given = {key: value for key, value in options.env if _is_referenced(key, value)}
+        secrets = GivenSecrets(path, options.name, given, options.secrets or "")
+        entry = _entry(options, secrets.references())
+        _check(path, options.name, entry)
+        kept = secrets.store()
+        add_server(path, options.name, entry)
+        return [*kept, *_notes(options, are_kept=bool(kept))]
     from portico.console.servers_from import add_from
 
-    check_name(path, options.name)
-    entry = add_from(options, write)
-    if entry is None:
+    added = add_from(options, write)
+    if added is None:
         return None
-    values = (*entry.get("env", {}).values(), *entry.get("headers", {}).values())
-    return [*_unset((*entry.get("args", ()), *values))]
+    values = (*added.get("env", {}).values(), *added.get("headers", {}).values())
+    return [*_unset((*added.get("args", ()), *values))]
 
 
 def _unpacked(name: str) -> list[str]:
@@ -98,16 +104,14 @@ def _is_relative(options: argparse.Namespace, word: str, is_there: Callable[[str
     return is_there(file_of(word))
 
 
-def _entry(options: argparse.Namespace) -> dict[str, Any]:
-    """The entry to write, with only the keys that were given."""
+def _entry(options: argparse.Namespace, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """The entry to write, with only the keys that were given, and references to its secrets."""
     if options.target[0].startswith(URLS) and len(options.words) > 1:
         entry: dict[str, Any] = {"url": options.target[0]}
     else:
         command, *args = _command(options)
         entry = {"command": command, "args": args}
-    entry["env"] = {
-        key: f"${{{key}}}" if _is_referenced(key, value) else value for key, value in options.env
-    }
+    entry["env"] = {**dict(options.env), **secrets}
     entry["headers"] = dict(options.header)
     cwd = options.cwd or ""
     if cwd and not cwd.startswith(("~", "$")):
@@ -124,14 +128,15 @@ def _is_referenced(key: str, value: str) -> bool:
     return bool(value) and is_name and looks_secret(key) and not is_reference(value)
 
 
-def _notes(options: argparse.Namespace) -> Iterator[str]:
-    """Notes on secrets that the file refers to or contains, and on relative paths."""
-    for key, value in options.env:
+def _notes(options: argparse.Namespace, *, are_kept: bool) -> Iterator[str]:
+    """Notes on secrets that the file refers to or contains, and on relative paths; `are_kept` is
+    True if the secrets of `--env` have a place."""
+    for key, value in () if are_kept else options.env:
         if _is_referenced(key, value):
             yield (
                 f"{key} looks like a secret: the config contains ${{{key}}}, not its value.\n"
-                f"  {_remedy(key, value)}, or use --env {key}=file:PATH or "
-                f"{key}=keyring:NAME."
+                f"  {_remedy(key, value)}, or keep it with --secrets file (a file that only you "
+                "can read) or --secrets keyring."
             )
     given = (*options.target, *(value for _, value in (*options.env, *options.header)))
     yield from _unset(given)

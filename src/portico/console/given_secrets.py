@@ -1,0 +1,77 @@
+"""Secrets that `portico servers add --env` was given: kept in a file or the keyring, never in the
+config."""
+
+import os
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+
+from portico.config.paths import config_file
+from portico.console.dialog import Dialog
+from portico.console.secret_values import KEYRING, NO_KEYRING, VARIABLE, keyring_store
+from portico.model.errors import PorticoError
+from portico.state.files import make_private, replace
+
+FILE = "file"
+_PLACES = {"f": FILE, "k": KEYRING, "v": VARIABLE}
+
+
+class GivenSecrets:
+    """The secrets of a new server, and the place where they go."""
+
+    def __init__(self, config: str, server: str, values: Mapping[str, str], place: str) -> None:
+        """`place` is `file`, `keyring` or `env`; without one, a person at a terminal is asked."""
+        own = os.path.abspath(config_file())
+        # The folder of another config may be shared, or a repository.
+        self._folder = os.path.join(os.path.dirname(own), "secrets")
+        path = os.path.realpath(config)
+        digest = blake2b(path.encode(errors="surrogateescape"), digest_size=4).hexdigest()
+        self._mark = "" if path == os.path.realpath(own) else f"-{digest}"
+        self._server, self._values = server, values
+        self._keyring = keyring_store() if values else None
+        self.place = place or (self._asked() if values else VARIABLE)
+        if values and self.place == KEYRING and self._keyring is None:
+            raise PorticoError(NO_KEYRING.replace("--secrets env", "--secrets file"))
+
+    def _asked(self) -> str:
+        dialog = Dialog(yes=False)
+        if not dialog.can_ask:
+            return VARIABLE
+        names = ", ".join(self._values)
+        keyring = ", the [k]eyring" if self._keyring is not None else ""
+        question = f"{self._server}: keep {names} in a [f]ile of yours{keyring} or a [v]ariable? "
+        return _PLACES[dialog.choose(question, "fkv" if self._keyring is not None else "fv")]
+
+    def references(self) -> dict[str, str]:
+        """Return what the config contains in place of each secret."""
+        made: Mapping[str, Callable[[str], str]] = {
+            FILE: lambda key: f"file:{self._path(key)}",
+            KEYRING: lambda key: f"keyring:{self._name(key)}",
+            VARIABLE: lambda key: f"${{{key}}}",
+        }
+        return {key: made[self.place](key) for key in self._values}
+
+    def store(self) -> list[str]:
+        """Keep the secrets; return notes for the person. Raises PorticoError."""
+        if self.place == VARIABLE:
+            return []
+        notes = []
+        for key, value in self._values.items():
+            if self.place == KEYRING:
+                assert self._keyring is not None
+                self._keyring(self._name(key), value)
+                notes.append(f"{key} is in the keyring; the config refers to it")
+                continue
+            try:
+                make_private(self._folder)
+                replace(self._path(key), value.encode())
+            except OSError as error:
+                why = error.strerror or error
+                raise PorticoError(f"cannot keep {key} in {self._path(key)}: {why}") from None
+            notes.append(f"{key} is in {self._path(key)}, which only you can read")
+        return notes
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self._folder, self._name(key))
+
+    def _name(self, key: str) -> str:
+        return f"{self._server}{self._mark}.{key}"
