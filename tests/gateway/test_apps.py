@@ -288,7 +288,7 @@ async def test_odd_pages_find_their_account(version: str, page: str) -> None:
     behind = World({name: account(name, page) for name in ("home", "work", "home--home")})
     async with registry(behind, config("work", "home", "home--home")) as gateway:
         await gateway.refresh(gateway.members)
-        client = Client(gateway.endpoint(), version)
+        client = Client(gateway.endpoint(searches=False), version)
         shown = set()
         for tool in (await client.result("tools/list"))["tools"]:
             if tool["name"].endswith("__show"):

@@ -13,6 +13,7 @@ from portico.chain.views import ViewFailed, Views
 from portico.config.schema import Config
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
 from portico.fit.instructions import merged_instructions
+from portico.fit.short_tools import shortened_tools
 from portico.fit.tool_hints import hinted
 from portico.gateway import metatool_definitions
 from portico.gateway.filtered_merged import FilteredMerged
@@ -222,18 +223,23 @@ class Exposure:
         return known[2]
 
     def _offer(self, merged: Merged, config: Config, summary: str) -> Offer:
+        with_pages: Listed | None = None
         if self._searches:
             limit = config.search.default_limit
             own = metatool_definitions.meta_tools(summary, merged.tool_count, limit)
             agents = [name for name in AGENT_TOOL_NAMES if name in merged.tools]
-            names = [*agents, *config.gateway.pinned, *merged.with_ui()]
-            direct = merged.listed("tools", names)
+            direct = merged.listed("tools", [*agents, *config.gateway.pinned])
             items, keys = (*own.values(), *direct.items), (*own, *direct.keys)
             tools = Listed(items=items, keys=keys)
+            pages = [name for name in merged.with_ui() if name not in direct.keys]
+            with_pages = shortened_tools(merged.listed("tools", pages))
         else:
             tools = merged.listed("tools")
         if not self._registry.is_composition:
             tools = hinted(tools, merged, config.gateway.pinned, self._tags)
+        if with_pages is not None:
+            items, keys = (*tools.items, *with_pages.items), (*tools.keys, *with_pages.keys)
+            tools = Listed(items=items, keys=keys)
         if self._tasks is not None and not self._registry.is_composition and self._tasks():
             own = task_tools()
             listed = self._without_schemas(tools, merged, config)
