@@ -84,3 +84,23 @@ def test_a_refresh_right_after_the_last_window_closed_uses_another_gateway(home:
             ran = portico(home, "servers", "refresh", "--config", str(home / "portico.toml"))
         assert (ran.returncode, ran.stderr) == (0, "")
         assert len(ran.stdout.splitlines()) == 2
+
+
+def test_a_server_that_was_enabled_or_added_just_now_can_be_refreshed(home: Path) -> None:
+    config = prepared(home)
+    entry = config.read_text().replace("[servers.maths]", "[servers.more]")
+    with config.open("a") as file:
+        file.write(f"{entry}enabled = false\n")
+    path = ("--config", str(config))
+    with Window(home) as window:
+        window.ready()
+        for _ in range(3):  # at any time since the gateway looked last
+            assert portico(home, "servers", "enable", "more", *path).returncode == 0
+            ran = portico(home, "servers", "refresh", "more", *path)
+            assert (ran.returncode, ran.stderr) == (0, "")
+            assert ran.stdout.startswith("more ")
+            assert portico(home, "servers", "disable", "more", *path).returncode == 0
+            ran = portico(home, "servers", "refresh", "more", *path)
+            assert ran.returncode == 1
+            assert "there is no server 'more'" in ran.stderr
+        assert portico(home, "servers", "refresh", "nothing", *path).returncode == 1

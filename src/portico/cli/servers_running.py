@@ -47,7 +47,7 @@ def main(options: argparse.Namespace) -> int:
             if options.config is None and not os.path.lexists(config_file()):
                 raise PorticoError(nothing_runs(config_file()))
             return run(_refresh_once(options))
-        chosen = _select(running, options.name)
+        chosen = _added_just_now(running, options) or _select(running, options.name)
         Screen(sys.stderr).print_waiting(f"refreshing {', '.join(one.label for one in chosen)}")
         within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
         refreshed = _refresh(chosen, within_s, by_name=by_name)
@@ -74,6 +74,26 @@ def main(options: argparse.Namespace) -> int:
         return code
     Screen(sys.stderr).print(f"portico: {problem}")
     return 1
+
+
+def _added_just_now(
+    running: list[RunningServer], options: argparse.Namespace
+) -> list[RunningServer]:
+    """The named server in the gateways that have not read the changed config yet; they do so for a
+    refresh."""
+    path = options.config or config_file()
+    if options.name is None or any(one.label == options.name for one in running):
+        return []
+    config, _ = _config(path)
+    entry = None if config is None else config.entries.get(options.name)
+    if entry is None or not entry.enabled:
+        return []
+    gateways = {
+        one.socket: {"ok": True, "pid": one.status["pid"], "server": options.name}
+        for one in running
+        if one.of_gateway and serves(one.status, path)
+    }
+    return [RunningServer(socket, facts, of_gateway=True) for socket, facts in gateways.items()]
 
 
 def _of_config(running: list[RunningServer], config: str | None) -> list[RunningServer]:

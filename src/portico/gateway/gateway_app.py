@@ -433,6 +433,8 @@ class GatewayApp:
 
     async def _refresh(self, order: Mapping[str, Any]) -> dict[str, Any]:
         registry = self.registry
+        if self._watcher is not None:
+            await self._watcher.catch_up()  # a command may have changed the config just now
         server = order.get("server")
         if server is not None and server not in list(registry.members):
             raise PorticoError(f"there is no server {server!r} here")

@@ -9,6 +9,9 @@ from portico.model.errors import PorticoError
 from portico.state.background import Background
 from portico.state.file_watcher import CHECK_INTERVAL_S, FileWatcher, Stamp, stamp
 
+_APPLY_S = 30.0
+"""How long a command waits for a changed config: new servers may take long to start."""
+
 FilesChanged = Callable[[frozenset[str]], Coroutine[Any, Any, None]]
 
 
@@ -51,6 +54,11 @@ class ConfigWatcher:
         """Stop watching."""
         await self._watcher.close()
         await self._background.close()
+
+    async def catch_up(self) -> None:
+        """Look for changes now, and wait until they are applied."""
+        await self._watcher.look()
+        await self._background.wait(_APPLY_S)
 
     async def _changed(self, paths: frozenset[str]) -> None:
         if self._path in paths:

@@ -45,6 +45,7 @@ class FileWatcher:
         self._supersedes = supersedes
         self._running: asyncio.Task[None] | None = None
         self._unfinished: frozenset[str] = frozenset()
+        self._looking = asyncio.Lock()
 
     def start(self) -> None:
         """Start watching."""
@@ -65,11 +66,27 @@ class FileWatcher:
                 # Editors delete and recreate a file; only a file that stays deleted is reported.
                 await asyncio.sleep(self._interval_s)
                 now = self._now()
+            if self._supersedes:
+                changed = self._differing(now)
+                self._stamps = {**self._stamps, **now}
+                if changed:
+                    await self._supersede(changed)
+            else:
+                await self._look()
+
+    async def look(self) -> None:
+        """Look for changes now; returns once `changed` has run for them. A deleted file is left to
+        the watch."""
+        now = self._now()
+        if all(now[path] is not None for path in self._differing(now)):
+            await self._look()
+
+    async def _look(self) -> None:
+        async with self._looking:
+            now = self._now()
             changed = self._differing(now)
-            self._stamps = {**self._stamps, **now} if self._supersedes else now
-            if changed and self._supersedes:
-                await self._supersede(changed)
-            elif changed:
+            self._stamps = now
+            if changed:
                 await self._changed(changed)
                 self._stamps = {**self._now(), **now}  # with those that were first read just now
 
