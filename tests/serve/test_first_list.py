@@ -43,3 +43,30 @@ def test_a_server_nobody_knows_yet_keeps_nobody_from_what_is_known(tmp_path: Pat
         assert gateway.tools() == ["one__book"]
         assert time.monotonic() - before < FIRST_LIST_TIMEOUT_S
         assert gateway.status()["silent"]["pending"]
+
+
+def test_the_very_first_start_exposes_what_later_ones_do(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("book")
+    servers = {"one": command(shelf(tmp_path / "one")), "two": late(shelf(tmp_path / "two"))}
+    config = written(tmp_path / "portico.toml", servers)
+    for _ in ("first", "later"):
+        with Pipes(tmp_path / "home", config) as gateway:
+            gateway.initialize()
+            assert gateway.tools() == ["one__book", "two__book"]
+
+
+def test_a_first_start_with_many_tools_exposes_the_search_as_later_ones_do(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text(" ".join(f"book-{number}" for number in range(40)))
+    config = written(tmp_path / "portico.toml", {"one": late(shelf(tmp_path / "one"))})
+    for _ in ("first", "later"):
+        with Pipes(tmp_path / "home", config) as gateway:
+            gateway.initialize()
+            assert "search_tools" in gateway.tools()
+
+
+def test_a_first_start_whose_servers_all_fail_waits_for_none(tmp_path: Path) -> None:
+    config = written(tmp_path / "portico.toml", {"broken": command(bad("stdio", "exits"))})
+    with Pipes(tmp_path / "home", config) as gateway:
+        gateway.initialize()
+        assert gateway.tools() == []

@@ -1,17 +1,20 @@
 """The endpoint of one window, chosen by the first message that names its client."""
 
+import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from portico.fit.exposure_choice import ExposureChoice
 from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.types import Answer, Endpoint
+from portico.model.message import Request, Response
+from portico.model.types import Answer, Endpoint, Handler
 
-Choose = Callable[[str, str], tuple[Endpoint, ExposureChoice]]
-"""Returns the endpoint for a client's name and version, which are empty if it has sent none."""
+Chosen: TypeAlias = "tuple[Endpoint, ExposureChoice] | asyncio.Task[None]"
+Choose = Callable[[str, str], Chosen]
+"""Returns the endpoint for a client's name and version, which are empty if it has sent none; or the
+task to wait for before anything can be chosen."""
 
 
 @runtime_checkable
@@ -38,13 +41,25 @@ class FittedEndpoint:
         chosen = self._chosen
         if chosen is None:
             name, version = client_in(request)
-            chosen, self.choice = self._choose(name, version)
+            found = self._choose(name, version)
+            if isinstance(found, asyncio.Task):
+                return after_task(found, self.handle, request, context)
+            chosen, self.choice = found
             # A handshake decides even without a name: the session belongs to its endpoint.
             if name or request.method == "initialize":
                 self._chosen = chosen
                 if self.on_choice is not None:
                     self.on_choice(self.choice)
         return chosen.handle(request, context)
+
+
+async def after_task(
+    task: "asyncio.Task[None]", handle: Handler, request: Request, context: Context
+) -> Response:
+    """Answer a request once a task has ended, whether it failed or not."""
+    await asyncio.wait({task})
+    answer = handle(request, context)
+    return answer if isinstance(answer, Response) else await answer
 
 
 def client_in(request: Request) -> tuple[str, str]:

@@ -1,10 +1,11 @@
 """The endpoint of all HTTP clients: each gets the one that fits it, and keeps it."""
 
+import asyncio
 from collections.abc import Mapping
 
 from portico.config.client_exposure import known_client
 from portico.fit.exposure_choice import ExposureChoice
-from portico.fit.fitted_endpoint import Choose, client_in
+from portico.fit.fitted_endpoint import Choose, Chosen, after_task, client_in
 from portico.model.context import Context
 from portico.model.message import Request
 from portico.model.session import Session
@@ -46,14 +47,19 @@ class FittedHttpEndpoint:
         """Answer a request as the endpoint of its client does."""
         session = context.session
         if session is None:
-            return self._of_pair(request, context).handle(request, context)
-        found = self._sessions.get(session)
-        if found is None:
-            found = self._of_session(request, session)
+            chosen = self._of_pair(request, context)
+            if isinstance(chosen, asyncio.Task):
+                return after_task(chosen, self.handle, request, context)
+            return chosen.handle(request, context)
+        found: Chosen = self._sessions.get(session) or self._of_session(request, session)
+        if isinstance(found, asyncio.Task):
+            return after_task(found, self.handle, request, context)
         return found[0].handle(request, context)
 
-    def _of_session(self, request: Request, session: Session) -> Fit:
+    def _of_session(self, request: Request, session: Session) -> Chosen:
         found = self._choose(*client_in(request))
+        if isinstance(found, asyncio.Task):
+            return found
         if request.method == _INITIALIZE:  # anything before it decides nothing
             self._sessions[session] = found
             session.on_end(self, lambda: self._forget(session))
@@ -62,14 +68,17 @@ class FittedHttpEndpoint:
     def _forget(self, session: Session) -> None:
         self._sessions.pop(session, None)
 
-    def _of_pair(self, request: Request, context: Context) -> Endpoint:
+    def _of_pair(self, request: Request, context: Context) -> "Endpoint | asyncio.Task[None]":
         name, version = client_in(request)
         pair = context.principal, name[:_MAX_NAME]
         found = self._pairs.get(pair)
         if found is None:
             # One made-up name too many is served like a client without a name, now and later.
             is_full = len(self._pairs) >= MAX_NAMES and known_client(name) is None
-            found = self._choose("", "") if is_full else self._choose(name, version)
+            chosen = self._choose("", "") if is_full else self._choose(name, version)
+            if isinstance(chosen, asyncio.Task):
+                return chosen
+            found = chosen
             if not is_full:
                 self._pairs[pair] = found
         info = request.meta.client_info

@@ -126,7 +126,8 @@ class GatewayApp:
         self.window_folders: Callable[[], Collection[str]] = tuple
         self.window_clients: Callable[[], Mapping[str, int]] = dict
         """Returns the folders of the windows."""
-        self._fit = ClientFit(self.registry.facts, options.expose or "", options.client)
+        found, expose = self.registry, options.expose or ""
+        self._fit = ClientFit(found.facts, expose, options.client, lambda: found.counting)
         self._relinking = asyncio.Lock()  # the chain that was requested last is the one that stays
         self._links_problem = ""
         """Why the links of the config are not in use; empty if they are."""
@@ -285,6 +286,7 @@ class GatewayApp:
         self._warn(registry.config)
         if self._options.refresh:
             registry.start()
+            registry.start_counting()
         if self.agents is not None:
             self.agents.host.start()
         continuing = loop.call_later(_CONTINUE_S, self._continue_tasks)

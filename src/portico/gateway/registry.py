@@ -1,6 +1,7 @@
 """The registry of a gateway's members: started, merged, reloaded with the config, closed."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from portico.chain.views import Views
 from portico.config.schema import Config
 from portico.fit.exposure_choice import GatewayFacts
 from portico.gateway.endpoints import IN_FOLDER, GatewayEndpoints
-from portico.gateway.exposure import Exposure
+from portico.gateway.exposure import FIRST_LIST_TIMEOUT_S, Exposure
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import GATEWAY_CAPABILITY, Entry, Member
 from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member_of
@@ -119,6 +120,9 @@ class Registry:
         self.expose = config.gateway.expose
         self._is_counted = not self._is_unknown()
         self._has_many = not self._is_counted or self.merged.tool_count >= MIN_TOOLS_FOR_SEARCH
+        self._given_expose = expose
+        self.counting: asyncio.Task[None] | None = None
+        """The wait for the number of tools, while it is not known."""
         self.searches = self.resolves_to_search(expose)
         self._tasks = tasks
         self._endpoints = GatewayEndpoints(self, links, record_call, tasks)
@@ -219,6 +223,24 @@ class Registry:
         """True if this value of `expose` means search; None is the config's value."""
         expose = expose or self.expose
         return self._has_many if expose == "auto" else expose == "search"
+
+    def start_counting(self) -> None:
+        """Wait for the catalogs of the very first start, up to a timeout, if the number of tools
+        decides what clients are shown: a first start shows what later ones do."""
+        if not self._is_counted and self._rules is None:
+            self.counting = self._background.start(self._count_tools())
+
+    async def _count_tools(self) -> None:
+        waiting = [self.wait_for_catalog(name) for name in self.members]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LIST_TIMEOUT_S):
+                await asyncio.gather(*waiting)
+        coming = any(one.is_pending and not one.problem for one in self.members.values())
+        count = self.merged.tool_count
+        self._is_counted = not coming or count >= MIN_TOOLS_FOR_SEARCH
+        self._has_many = coming or count >= MIN_TOOLS_FOR_SEARCH
+        self.searches = self.resolves_to_search(self._given_expose)
+        self.counting = None
 
     def facts(self) -> GatewayFacts:
         """Return the facts that decide what a client is shown."""
