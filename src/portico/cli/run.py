@@ -56,6 +56,10 @@ class _Options(DoorOptions):
 def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     """Serve until the client disconnects or a signal arrives."""
     options = _options(argv)
+    if len(options.component) == 1:
+        from portico.components.file_python import run_in_own_environment
+
+        run_in_own_environment(options.component[0], argv)
     out = keep_stdout(options.http or options.transport)  # before the user's code is imported
     if options.agents:
         return _serve(options, agents_factory(options.config, tuple(links)), out)

@@ -137,7 +137,9 @@ def _failure(path: str, error: BaseException) -> str:
         how = f": {error.code}" if isinstance(error.code, str) else f" with code {error.code or 0}"
         return f"{where}: the import exited{how}"
     if isinstance(error, ModuleNotFoundError):
-        how = f"install it for {sys.executable}"
+        from portico.components.file_python import missing_module
+
+        how = missing_module(str(error.name), path)
         return f"{where}: cannot import {error.name}: no such module; {how}"
     return f"{where}: {type(error).__name__}: {error}"
 

@@ -2,12 +2,12 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
 
 from portico.components.classify import classify
+from portico.components.file_python import command_of, header_of
 from portico.components.wasm_process import wasm_server
 from portico.config.component_grants import ComponentGrants
 from portico.config.paths import state_folder
@@ -41,6 +41,7 @@ def checked(entry: ComponentEntry, *, may_be_middleware: bool = False) -> Compon
             check_code(entry.files)
         found = classify(entry.path)
         is_link = found.kind == "wasm" and _is_middleware(found.binary)
+        header_of(entry.path)
     except PorticoError as error:
         return replace(entry, problem=str(error))
     if is_link and not may_be_middleware:
@@ -169,9 +170,6 @@ def _argv(entry: ComponentEntry) -> tuple[tuple[str, ...], bool]:
     if argv:  # a server of another library runs by itself
         return argv, False
     handlers = ("--handlers", entry.handlers) if entry.handlers else ()
-    return (sys.executable, *_RUN, entry.path, *handlers), True
-
-
-def file_run_by(argv: Sequence[str]) -> str:
-    """Return the file that the command of a component runs; empty for another command."""
-    return argv[len(_RUN) + 1] if tuple(argv[1 : len(_RUN) + 1]) == _RUN else ""
+    if entry.problem:
+        return (sys.executable, *_RUN, entry.path), True
+    return command_of(entry.path, handlers, entry.python), True

@@ -25,11 +25,12 @@ from portico.config.schema import (
 from portico.config.values import read_table
 
 _OF_COMMAND = ("args",)
-_OF_PATH = ("handlers", "in_process")
+_OF_PATH = ("handlers", "in_process", "python")
 _OF_FILE = ("instance", "grants")
 """Keys that a file has, here or in a registry."""
 _OF_PROCESS = (
     *("env", "cwd", "folder", "instances", "sharing", "may_ask", "max_in_flight", "max_tools"),
+    "python",
 )
 """Keys that only a component in its own process has."""
 
@@ -50,7 +51,7 @@ def read_component(
         reading.split_command()
     if wanted or (wanted is None and found.get("enabled", True)):
         found["problem"] = reading.expanded()
-    for key in ("path", "handlers"):
+    for key in ("path", "handlers", "python"):
         if found.get(key):
             found[key] = sources.path(found[key])
     if not isinstance(found.get("grants"), ComponentGrants):
@@ -120,6 +121,8 @@ class _ComponentReader(EntryReader):
                 self.found[key] = self.one(at, self.found[key], may_be_reference=False)
                 if self.found[key]:
                     self._check_file(at, self.sources.path(self.found[key]))
+        if "python" in self.found:
+            self._check_python()
         if "grants" in self.found:
             self.found["grants"] = self._granted(self.found["grants"])
 
@@ -139,6 +142,16 @@ class _ComponentReader(EntryReader):
                 what, _, remedy = str(error).rpartition("; ")
                 self.report.wrong(at, what, remedy)
         return granted
+
+    def _check_python(self) -> None:
+        """Expand the path of the Python, and require that it can be run."""
+        at = self.key("python")
+        given = self.found["python"] = self.one(at, self.found["python"], may_be_reference=False)
+        path = self.sources.path(given) if given else ""
+        if path and not (os.path.isfile(path) and os.access(path, os.X_OK)):
+            self.referenced.add(at)
+            how = "give that of an environment, such as .venv/bin/python"
+            self.report.wrong(at, f"{path}: is not a program", how)
 
     def _check_file(self, at: Path, path: str) -> None:
         file = file_of(path)

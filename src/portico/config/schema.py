@@ -171,6 +171,8 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
     """A reference to a registry, in place of a path."""
     handlers: Annotated[str, non_empty] = ""
     """The Python file with the functions of a definitions file."""
+    python: Annotated[str, non_empty] = ""
+    """The Python that runs the file, such as that of a virtual environment; absolute once read."""
     in_process: Annotated[bool, flag] = False
     """Load the file in the gateway's own process."""
     config: str = ""

@@ -14,8 +14,8 @@ from portico.catalog.merge import Clash
 from portico.client.listing import Listing
 from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
+from portico.components.file_python import file_run_by
 from portico.components.grants import Grants, grants_of
-from portico.components.own_process import file_run_by
 from portico.components.wasm_link import binary_facts
 from portico.console.render import BYTES_PER_TOKEN
 from portico.console.target import address_of, open_client

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import signal
-import sys
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -90,8 +89,9 @@ def address_of(component: Component, options: argparse.Namespace) -> "Address":
         return Command(component.argv, title=title_of_command(component.argv), env=env)
     path = component.path
     file = f"{path}:{component.variable}" if component.variable else path
-    # -P: modules in the working directory must not be imported.
-    argv = (sys.executable, "-P", "-m", "portico", "run", file)
+    from portico.components.file_python import command_of
+
+    argv = command_of(file)
     return Command(argv, title=file, env=env)
 
 
