@@ -20,7 +20,7 @@ _PAGE_KEYS = ("ui", "ui/resourceUri")
 
 def shortened_tools(tools: Listed) -> Listed:
     """Return the tools with the longest definitions that fit: with a description and arguments,
-    else without them; those that do not fit either way are left to the search."""
+    else without them. Only the search finds the tools beyond that limit."""
     for make in (_described, _bare):
         made = [make(raw) for raw in tools.items]
         if sum(map(len, made)) <= MAX_BYTES:
@@ -53,7 +53,7 @@ def _bare(raw: bytes) -> bytes:
 
 
 def _page(whole: dict[str, Any]) -> dict[str, Any]:
-    """Return the name of a tool, and what tells a client its page."""
+    """Return the name of a tool and the URI of its page."""
     meta = whole.get("_meta")
     known = meta if isinstance(meta, dict) else {}
     page = {key: known[key] for key in _PAGE_KEYS if key in known}
