@@ -38,8 +38,9 @@ class RunningServer(Struct):
         return str(self.status.get("server") or f"process {self.status.get('pid')}")
 
 
-def main(options: argparse.Namespace) -> int:
-    """List or refresh the servers of all this user's Porticos, or the named server."""
+def main(options: argparse.Namespace, attempts: int = 3) -> int:
+    """List or refresh the servers of all this user's Porticos, or the named server; a refresh is
+    repeated if a Portico ends meanwhile."""
     running = [one for name, status in running_statuses() for one in _split_servers(name, status)]
     if options.action == "refresh":
         running = _of_config(running, options.config)
@@ -51,8 +52,10 @@ def main(options: argparse.Namespace) -> int:
         Screen(sys.stderr).print_waiting(f"refreshing {', '.join(one.label for one in chosen)}")
         within_s, by_name = options.timeout or _REFRESH_S, options.name is not None
         refreshed = _refresh(chosen, within_s, by_name=by_name)
+        if refreshed is None and attempts == 1:
+            raise PorticoError("a gateway ended during the refresh; try again")
         if refreshed is None:
-            return main(options)  # another gateway serves it, or none
+            return main(options, attempts - 1)  # another gateway serves it, or none
         return _report(refreshed, options.json)
     config, problem = _config(options.config)
     merged = _merge(config, running)

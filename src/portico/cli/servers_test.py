@@ -66,7 +66,8 @@ def _print_outcome(outcome: dict[str, Any]) -> None:
     ]
     if outcome["hidden"]:
         counts[0] += f" ({outcome['hidden']} filtered out)"
-    protocol = f"{outcome['protocolVersion']} ({outcome['era']}) over {outcome['transport']}"
+    over = f" over {outcome['transport']}" if outcome["transport"] else ""
+    protocol = f"{outcome['protocolVersion']} ({outcome['era']}){over}"
     parts = (outcome["server"], identity, protocol, ", ".join(counts), f"{outcome['ms']:,.0f} ms")
     Screen(sys.stdout).print("  ".join(parts))
     for warning in outcome["warnings"]:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -79,13 +80,18 @@ async def _listed(
     try:
         await provider.fetch_catalog()
         catalog = provider.offered()
-        (connection,) = provider.status()["connections"]
+        connections = provider.status()["connections"]
     finally:
         await provider.close()
     assert catalog is not None
     if warnings and not any(kind in catalog.offer.lists for kind in KINDS):
         raise McpError(warnings[0])
-    return {**_outcome(server, catalog, connection["transport"]), "warnings": warnings + notes}
+    return {**_outcome(server, catalog, _transport(connections)), "warnings": warnings + notes}
+
+
+def _transport(connections: Sequence[Mapping[str, Any]]) -> str:
+    """Return the transport of the open connection; empty if the server has closed it."""
+    return next((one["transport"] for one in connections if one["transport"]), "")
 
 
 def _outcome(server: ServerEntry, catalog: "Catalog", transport: str) -> dict[str, Any]:

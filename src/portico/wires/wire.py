@@ -95,7 +95,8 @@ def quoted_stderr(stderr: str) -> str:
 def in_one_line(error: str) -> str:
     """Return an error with the last line of the stderr that it quotes, if any."""
     why, quotes, stderr = error.partition(_QUOTE)
-    return f"{why}: {stderr.splitlines()[-1].strip()}" if quotes else error
+    lines = stderr.split("\n")
+    return f"{why}: {lines[-1].strip()}" if quotes else error
 
 
 class Receiver(Protocol):
