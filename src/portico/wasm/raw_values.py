@@ -1,6 +1,7 @@
 """Moves checked values to a guest, and a guest's values back, in the memory of wasmtime's C API.
 
-This module and `interrupts.py` alone use private names of wasmtime-py (`wasmtime._ffi`). Its public
+Only this module, `raw_host.py` and `interrupts.py` use private names of wasmtime-py
+(`wasmtime._ffi`). Its public
 conversion looks up every type in every call, takes a value of `variant { a(u32), b(bool) }`,
 or of a variant with an option inside, for the wrong case, and moves bytes one by one. The pinned
 version of wasmtime and the round trips of the tests keep this module honest.
@@ -9,14 +10,16 @@ version of wasmtime and the round trips of the tests keep this module honest.
 import base64
 import ctypes
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from wasmtime import _ffi as ffi
-from wasmtime.component import Func, FuncType
+from wasmtime.component import Func, FuncType, ResourceAny
 
 from portico.wasm.wit_types import Shape, WitFunction
-from portico.wasm.wit_values import is_nullable
+from portico.wasm.wit_values import Handle, is_nullable
 
 Lower = Callable[[Any, int], None]
 """Writes a checked value at an address."""
@@ -392,14 +395,42 @@ def _lift_result(shape: Shape) -> Lift:
 
 
 def _lower_resource(shape: Shape) -> Lower:
-    def lower(value: Any, address: int) -> None:
-        raise AssertionError("the check refuses handles")
+    tag = _tag("resource")
+
+    def lower(value: Handle, address: int) -> None:
+        copy = ffi.wasmtime_component_resource_any_clone(value.any.ptr())
+        _u8(address).value = tag
+        _pointer(address + _OF).value = ctypes.cast(copy, ctypes.c_void_p).value
 
     return lower
 
 
+_lent = threading.local()
+
+
+@contextmanager
+def lent_handles() -> Iterator[list[Handle]]:
+    """Collect the handles of the values that this thread reads; the caller must drop them."""
+    _lent.handles = handles = list[Handle]()
+    try:
+        yield handles
+    finally:
+        _lent.handles = None
+
+
 def _lift_resource(shape: Shape) -> Lift:
-    return lambda address: None
+    kind = ctypes.POINTER(ffi.wasmtime_component_resource_any_t)
+
+    def lift(address: int) -> Handle | None:
+        handles: list[Handle] | None = getattr(_lent, "handles", None)
+        if handles is None:
+            return None  # of a result, where handles are not used
+        pointer = ctypes.cast(_pointer(address + _OF).value or 0, kind)
+        handle = Handle(ResourceAny._from_ptr(ffi.wasmtime_component_resource_any_clone(pointer)))
+        handles.append(handle)
+        return handle
+
+    return lift
 
 
 def _lower_part(shape: Shape, index: int) -> Lower:

@@ -43,6 +43,25 @@ class Mismatch(PorticoError):
         return f"{'.'.join(reversed(self.path))}: {self.why}" if self.path else self.why
 
 
+class Handle:
+    """A resource, as the host passes it to a guest; it has no JSON."""
+
+    def __init__(self, any: Any) -> None:
+        """`any` is wasmtime's handle of it."""
+        self.any = any
+        self._is_read = False
+
+    def number(self, store: Any) -> int:
+        """Return the number of a resource of the host; it needs no `drop` then."""
+        self._is_read = True
+        return int(self.any.to_host(store).rep)
+
+    def drop(self, store: Any) -> None:
+        """Return what a guest has lent."""
+        if not self._is_read:
+            self.any.drop(store)
+
+
 def checker(shape: Shape) -> Check:
     """Return the function that checks JSON of a type, with all lookups done."""
     if shape.kind in INTEGERS:
@@ -259,7 +278,9 @@ def _result(shape: Shape) -> Check:
 
 
 def _resource(shape: Shape) -> Check:
-    def check(value: Any) -> Any:
+    def check(value: Any) -> Handle:
+        if type(value) is Handle:
+            return value
         raise Mismatch("cannot be given from outside: it is a handle of the component's")
 
     return check
