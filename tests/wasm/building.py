@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -24,21 +24,30 @@ HERE = Path(__file__).parent
 CACHE = ROOT / ".wasm-cache"
 WIT = HERE / "wit"
 GUESTS = HERE / "guests"
+NOTHING: Mapping[str, str] = {}
 OWN_WIT = ROOT / "src" / "portico" / "wasm" / "wit"
 
 
-def javascript(source: str, wit: Path, world: str) -> Path:
-    """Return tests/wasm/guests/SOURCE compiled by jco for QuickJS; it imports no WASI."""
+def javascript(source: str, wit: Path, world: str, *, of: Mapping[str, str] = NOTHING) -> Path:
+    """Return tests/wasm/guests/SOURCE compiled by jco for QuickJS; it imports no WASI.
+
+    `of` replaces texts in the source, such as the version of an interface.
+    """
     script = node.jco()
     tool = json.loads((script.parents[1] / "package.json").read_text())["version"]
 
     def build(folder: Path, out: Path) -> None:
         options = ["--backend", "quickjs", "--backend-qjs-stub-wasi", "--backend-qjs-disable-async"]
-        inputs = [GUESTS / source, "--wit", _hidden_io(wit, folder), "-n", world, "-o", out]
+        text = (GUESTS / source).read_text()
+        for old, new in of.items():
+            text = text.replace(old, new)
+        (folder / source).write_text(text)
+        inputs = [folder / source, "--wit", _hidden_io(wit, folder), "-n", world, "-o", out]
         _run([node.node(), script, "componentize", *options, *inputs], folder)
         out.write_bytes(out.read_bytes().replace(_HIDDEN_IO.encode(), _IO.encode()))
 
-    return _kept(f"jco {tool}", [GUESTS / source, wit], world, build)
+    replaced = f" {dict(of)}" if of else ""
+    return _kept(f"jco {tool}{replaced}", [GUESTS / source, wit], world, build)
 
 
 def python(source: str, wit: Path, world: str, *, stub_wasi: bool = True) -> Path:

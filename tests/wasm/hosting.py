@@ -1,5 +1,6 @@
 """Workers of real components, and Portico's commands on them."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncGenerator
@@ -16,6 +17,7 @@ from portico.config.component_grants import ComponentGrants, GuestLimits
 from portico.config.schema import ComponentEntry
 from portico.state.user_secret import FILE_NAME, user_secret
 from portico.upstream.handshake import HandshakeLimits
+from portico.wasm.compiled_code import CompiledCode
 from portico.wasm.settings import VARIABLE, HostSettings
 from portico.wires.child_wire import ChildWire, Command
 from tests.wasm import building
@@ -84,6 +86,14 @@ async def hosted(path: Path, folder: Path, **more: Any) -> AsyncGenerator[Client
     client = await connect(address, era="modern", limits=limits)
     async with client:
         yield client
+
+
+async def compiled(known: HostSettings) -> None:
+    """Compile the component of these settings, which may take longer than a client waits."""
+    code = CompiledCode(known.cache, known.state)
+    data = await asyncio.to_thread(Path(known.file).read_bytes)
+    if await asyncio.to_thread(code.load, data) is None:
+        await code.compile(data)
 
 
 def process_of(client: Client) -> int:

@@ -54,10 +54,11 @@ def shop() -> tuple[Server, list[str]]:
 
 @asynccontextmanager
 async def client_behind(
-    server: Server, folder: Path, era: Any = "modern", **more: Any
+    server: Server, folder: Path, era: Any = "modern", path: Path | None = None, **more: Any
 ) -> AsyncIterator[MemoryClient]:
     questions = {key: more.pop(key) for key in ("elicit_by", "sample_by") if key in more}
-    settings = hosting.settings(guest(), folder, **more)
+    settings = hosting.settings(path or guest(), folder, **more)
+    await hosting.compiled(settings)
     time_s = settings.limits.time_s
     link = HandlerLink("guest", lambda: HandlerWorker(hosting.command(settings), time_s=time_s))
     elicit, sample = questions.get("elicit_by"), questions.get("sample_by")
@@ -172,12 +173,12 @@ async def test_it_asks_only_if_that_is_granted(era: Any, tmp_path: Path) -> None
         asked.append("model")
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello"}}
 
-    answers = {"elicit_by": person, "sample_by": model}
+    answers: Any = {"elicit_by": person, "sample_by": model}
     async with client_behind(server, tmp_path, era, **answers) as client:
         assert await text(client, "asked") == "refused: elicit is not granted"
         assert await text(client, "sampled") == "refused: sample is not granted"
     assert asked == []
-    granted = {"elicit": True, "sample": True}
+    granted: Any = {"elicit": True, "sample": True}
     async with client_behind(server, tmp_path, era, **answers, **granted) as client:
         assert '"action":"accept"' in await text(client, "asked")
         assert '"Hello"' in await text(client, "sampled")

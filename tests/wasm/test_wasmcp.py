@@ -9,6 +9,7 @@ from wasmtime import WasmtimeError
 from portico.wasm.guest import GuestError
 from portico.wasm.host_interfaces import define_wasmcp_imports
 from portico.wasm.wasmcp import UnknownVersion, WasmcpCapability, wasmcp_capabilities
+from portico.wasm.wasmcp_handlers import wasmcp_handler
 from tests.wasm import building
 from tests.wasm.instances import component, engine, entered, exports
 
@@ -21,7 +22,7 @@ def built(folder: str) -> Path:
 
 
 def capability(source: Path, method: str) -> WasmcpCapability:
-    found, _ = wasmcp_capabilities(exports(source).functions)
+    found = wasmcp_capabilities(exports(source).functions)
     return next(one for one in found if method in one.methods)
 
 
@@ -32,9 +33,8 @@ def answer(source: str | Path, method: str, **params: object) -> Any:
 
 @every_version
 def test_a_component_with_several_interfaces_is_several_capabilities(folder: str) -> None:
-    found, skipped = wasmcp_capabilities(exports(built(folder)).functions)
+    found = wasmcp_capabilities(exports(built(folder)).functions)
     assert len(found) == 4
-    assert skipped == ()
     assert {"tools/list", "resources/read", "prompts/get", "completion/complete"} <= frozenset(
         method for one in found for method in one.methods
     )
@@ -251,7 +251,7 @@ def test_an_interface_that_lacks_a_function_is_refused() -> None:
 
 
 def test_a_component_that_lies_about_its_types_fails_its_calls() -> None:
-    found, _ = wasmcp_capabilities(exports(LIAR).functions)
+    found = wasmcp_capabilities(exports(LIAR).functions)
     with pytest.raises(GuestError, match="invalid params of tools/list: takes 0 arguments, not 2"):
         found[0].answer(entered(LIAR), "tools/list", {})
 
@@ -265,6 +265,9 @@ class Strange:
     def call(self, interface: str, function: str, *args: object) -> object:
         return self._returned
 
+    def client_stream(self) -> None:
+        return None
+
 
 @pytest.mark.parametrize(
     "returned", [5, "x", [], {}, {"ok": 5}, {"err": 5}, {"ok": {"content": 3}}, {"err": {}}]
@@ -275,11 +278,27 @@ def test_a_result_of_another_type_is_an_error(returned: object) -> None:
         found.answer(Strange(returned), "tools/call", {"name": "x"})
 
 
-def test_middleware_is_listed_as_not_run() -> None:
-    names = ["wasmcp:mcp-v20251125/server-handler@0.1.1", "wasmcp:server/handler@0.1.0-beta.2"]
-    found, skipped = wasmcp_capabilities([(name, "handle") for name in names])
-    assert found == ()
-    assert [name for name, _ in skipped] == names
+@pytest.mark.parametrize(
+    "export, known",
+    [
+        ("wasmcp:mcp-v20251125/server-handler@0.2.0", "wasmcp:mcp-v20251125/server-handler@0.1.1;"),
+        ("wasmcp:server/handler", "knows wasmcp:server/handler@0.1.0-beta.2;"),
+        ("wasmcp:mcp-v20991231/server-handler@0.1.1", "wasmcp:server/handler@0.1.0-beta.2;"),
+    ],
+)
+def test_middleware_of_an_unknown_version_is_refused_with_both_versions(
+    export: str, known: str
+) -> None:
+    with pytest.raises(UnknownVersion) as caught:
+        wasmcp_handler([(export, "handle")])
+    assert export in str(caught.value)
+    assert known in str(caught.value)
+
+
+def test_middleware_that_lacks_its_function_is_refused() -> None:
+    export = "wasmcp:server/handler@0.1.0-beta.2"
+    with pytest.raises(UnknownVersion, match="without its function handle-request"):
+        wasmcp_handler([(export, "handle")])
 
 
 def test_a_function_that_the_host_lacks_says_which() -> None:

@@ -43,6 +43,11 @@ class SessionValues:
         self._store = store
         self._session = session
 
+    @property
+    def session(self) -> str:
+        """The id of the session, which is different for each component."""
+        return self._session
+
     async def get(self, key: str, default: Any = None, *, type: type[T] | None = None) -> Any:
         """Return a value, or the default if there is none; with a type, as an instance of it."""
         try:

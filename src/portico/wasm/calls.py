@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wasmtime import WasmtimeError
 
-from portico.wasm.failures import GuestFailure, failure_of
+from portico.wasm.failures import GuestFailure, failure_of, keeps_borrowed
 from portico.wasm.guest import Capability
 from portico.wasm.kept_instances import KeptInstance, KeptInstances
 from portico.wasm.loaded import LoadedComponent
@@ -35,6 +35,11 @@ _TICK_S = 0.05
 _IDLE_S = 1.0
 """How long after the last call unused memory goes back to the system."""
 Result = Mapping[str, object] | None
+
+
+def is_list(method: str) -> bool:
+    """True for a method that changes nothing, and may be called again."""
+    return method.endswith("/list")
 
 
 def _unwatched() -> None:
@@ -188,6 +193,8 @@ class Calls:
                     kept.entered = None  # an instance that trapped cannot be entered again
                 if call.ended_by is not None:
                     raise call.ended_by from None
+                if keeps_borrowed(error) and self._loaded.give_no_stream() and is_list(method):
+                    return self._run(kept, capability, method, params, call)
                 raise failure_of(error, call, self._loaded.settings.limits) from None
 
     def _instance(self, kept: KeptInstance | None, call: RunningCall) -> "EnteredInstance":

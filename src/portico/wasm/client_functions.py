@@ -39,7 +39,7 @@ def client_functions(granted: ComponentGrants) -> Mapping[tuple[str, str], HostF
             LOG,
             lambda level, data, logger: {
                 "level": level,
-                "data": _json_or_text(data),
+                "data": json_or_text(data),
                 "logger": logger,
             },
         ),
@@ -126,7 +126,8 @@ def _kind(kind: str) -> dict[str, Any]:
     return {"kind": kind}
 
 
-def _json_or_text(data: str) -> Any:
+def json_or_text(data: str) -> Any:
+    """Return the value of a text that is JSON; others as they are."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

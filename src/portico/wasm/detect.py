@@ -10,6 +10,7 @@ from portico.wasm.handlers import own_handler
 from portico.wasm.own_wit import own_capabilities
 from portico.wasm.sidecar import InvalidSidecar, Sidecar
 from portico.wasm.wasmcp import wasmcp_capabilities
+from portico.wasm.wasmcp_handlers import wasmcp_handler
 
 _KINDS = ("tools", "resources", "prompts", "completions")
 
@@ -20,13 +21,11 @@ class NothingOffered(PorticoError):
 
 def detect(exports: Exports, sidecar: Sidecar, imports: Iterable[str] = ()) -> Found:
     """Return the capabilities of a component; raises PorticoError with the reason for none."""
-    handler = own_handler(exports.functions)
+    handler = own_handler(exports.functions) or wasmcp_handler(exports.functions)
     if handler is not None:
         return Found((), (), tuple(imports), handler)
-    own, own_skipped = own_capabilities(exports.functions)
-    foreign, foreign_skipped = wasmcp_capabilities(exports.functions)
-    known: tuple[Capability, ...] = (*own, *foreign)
-    skipped = (*own_skipped, *foreign_skipped)
+    own, skipped = own_capabilities(exports.functions)
+    known: tuple[Capability, ...] = (*own, *wasmcp_capabilities(exports.functions))
     if known or skipped:
         if sidecar.functions:
             what = "the sidecar describes functions, but this component describes its own tools"

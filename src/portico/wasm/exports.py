@@ -6,11 +6,13 @@ from wasmtime.component import ComponentInstanceType, FuncType
 
 from portico.wasm.raw_values import PreparedFunc, PreparedTypes
 from portico.wasm.wit_types import UnsupportedType, WitFunction, signature_of
-from portico.wasm.wit_values import Mismatch, checker
+from portico.wasm.wit_values import Handle, Mismatch, checker
 
 if TYPE_CHECKING:
     from wasmtime import Engine, Store
     from wasmtime.component import Component, ExportIndex, Instance
+
+    from portico.wasm.client_stream import WasiHandles
 
 
 class Export:
@@ -68,18 +70,28 @@ class Exports:
         """Return the interfaces that have functions, in the component's order."""
         return list(dict.fromkeys(interface for interface, _ in self.functions if interface))
 
-    def enter(self, store: "Store", instance: "Instance") -> "EnteredInstance":
-        """Return an instance as a `Guest`."""
-        return EnteredInstance(self, store, instance)
+    def enter(
+        self, store: "Store", instance: "Instance", handles: "WasiHandles | None" = None
+    ) -> "EnteredInstance":
+        """Return an instance as a `Guest`; `handles` makes the stream of its client."""
+        return EnteredInstance(self, store, instance, handles)
 
 
 class EnteredInstance:
     """One instance of a component, entered by one call at a time."""
 
-    def __init__(self, exports: Exports, store: "Store", instance: "Instance") -> None:
+    def __init__(
+        self,
+        exports: Exports,
+        store: "Store",
+        instance: "Instance",
+        handles: "WasiHandles | None" = None,
+    ) -> None:
         self._exports = exports
         self.store = store
         self._instance = instance
+        self._handles = handles
+        self._stream: Handle | None = None
         self._ready: dict[tuple[str, str], PreparedFunc] = {}
 
     def call(self, interface: str, function: str, *args: object) -> object:
@@ -93,3 +105,9 @@ class EnteredInstance:
             ready = self._ready[interface, function] = PreparedFunc.of(found, export.types)
         result: object = ready(self.store, *values)
         return result
+
+    def client_stream(self) -> Handle | None:
+        """Return the stream that wasmcp's functions take for the client, if it may use one."""
+        if self._stream is None and self._handles is not None:
+            self._stream = self._handles.stream(self.store)
+        return self._stream

@@ -68,6 +68,11 @@ def failure_of(error: "WasmtimeError", call: "RunningCall", limits: "GuestLimits
     return GuestFailure(f"failed: {reason[:_MAX_SHOWN]}")
 
 
+def keeps_borrowed(error: "WasmtimeError") -> bool:
+    """True if a guest did not return what it had borrowed: its compiler does not."""
+    return "borrow handles still remain" in str(error)
+
+
 def _cause(text: str) -> str:
     """Return the last cause in an error, without the backtrace."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from portico.model.errors import INTERNAL_ERROR, PorticoError
+from portico.wasm.wit_values import Handle
 
 
 class Guest(Protocol):
@@ -16,6 +17,10 @@ class Guest(Protocol):
 
         `interface` is empty for a function of the root. Raises Mismatch before the guest runs.
         """
+        ...
+
+    def client_stream(self) -> Handle | None:
+        """Return the stream that wasmcp's functions take for the client, if it may use one."""
         ...
 
 

@@ -6,9 +6,12 @@ CALL, REQUEST, RESPONSE, SESSION = "call", "request", "response", "session"
 """Fields of params and results."""
 PROGRESS, LOG, UPDATED, CHANGED = "progress", "log", "updated", "changed"
 """The kinds of notifications."""
-_OWN = "portico:mcp/handler@"
+_HANDLERS = ("portico:mcp/handler", "wasmcp:server/handler")
+_DATED, _SUFFIX = "wasmcp:mcp-v", "/server-handler"
 
 
 def is_handler(export: str) -> bool:
     """True for the name of an export that makes a component middleware."""
-    return export.startswith(_OWN)
+    interface = export.partition("@")[0]
+    is_dated = interface.startswith(_DATED) and interface.endswith(_SUFFIX)
+    return is_dated or interface in _HANDLERS

@@ -20,6 +20,10 @@ class HandlerExport(Protocol):
         """Return the whole response to a whole request; raises GuestError."""
         ...
 
+    def probe(self, guest: Guest) -> None:
+        """Call it with a message that has no effect; any error may be ignored."""
+        ...
+
 
 class OwnHandler:
     """The handler of Portico's own WIT: JSON in and out, byte for byte."""
@@ -30,6 +34,9 @@ class OwnHandler:
         if "ok" in outcome:
             return str(outcome["ok"])
         raise error_in(outcome["err"])
+
+    def probe(self, guest: Guest) -> None:
+        """Do nothing: it takes no streams."""
 
 
 def own_handler(functions: Collection[tuple[str, str]]) -> OwnHandler | None:

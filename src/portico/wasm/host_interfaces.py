@@ -1,7 +1,7 @@
 """The interfaces that a component imports from its host, and that Portico defines.
 
 Compilers keep every function of each interface that a type comes from, so most of them are never
-called. Messages to a client and the calls of a middleware have their place here.
+called.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING, Any
 from wasmtime import WasmtimeError
 from wasmtime.component import ComponentInstanceType, FuncType, ResourceType
 
+from portico.wasm.raw_host import Typed, add_typed_function
+from portico.wasm.wit_types import signature_of
+
 if TYPE_CHECKING:
     from wasmtime import Engine
     from wasmtime.component import Component, Linker
 
 HostFunction = Callable[..., Any]
 """Takes the store's context and wasmtime-py's values, and returns one."""
+Functions = Mapping[tuple[str, str], HostFunction | Typed]
+"""By interface without its version, and name."""
 
 PACKAGES = ("wasmcp:",)
 # wasmtime distinguishes the resources of the host by any number that no other one has.
-_RESOURCES = count(7_700)
+SESSION, FUTURE = 7_601, 7_602
+RESOURCES = {("sessions", "session"): SESSION, ("sessions", "future-elicit-result"): FUTURE}
+_OTHERS = count(7_700)
 
 
 def is_wasmcp(interface: str) -> bool:
@@ -32,7 +39,7 @@ def define_wasmcp_imports(
     linker: "Linker",
     component: "Component",
     engine: "Engine",
-    functions: Mapping[tuple[str, str], HostFunction] | None = None,
+    functions: Functions | None = None,
 ) -> None:
     """Define all of wasmcp's interfaces that a component imports; see `define_imports`."""
     define_imports(
@@ -45,15 +52,13 @@ def define_imports(
     component: "Component",
     engine: "Engine",
     is_defined: Callable[[str], bool],
-    functions: Mapping[tuple[str, str], HostFunction],
+    functions: Functions,
     why: str,
 ) -> None:
     """Define the interfaces that a component imports and `is_defined` accepts.
 
-    `functions` are those that do something, by interface without its version and name. Any other
-    one ends the call with `why`.
+    `functions` are those that do something. Any other one ends the call with `why`.
     """
-    resource = next(_RESOURCES)
     with linker.root() as root:
         for interface, item in component.type.imports(engine).items():
             kind: Any = getattr(item, "ty", item)
@@ -67,11 +72,19 @@ def define_imports(
             with root.add_instance(interface) as instance:
                 for name, one in inner.items():
                     if isinstance(one, FuncType):
-                        function = functions.get((plain, name))
-                        instance.add_func(name, function or _missing(plain, name, why))
+                        function = functions.get((plain, name)) or _missing(plain, name, why)
+                        _define(instance, name, one, function)
                     elif isinstance(one, ResourceType) and _is_own(name, inner):
-                        instance.add_resource(name, ResourceType.host(resource), _dropped)
-                        resource = next(_RESOURCES)
+                        number = RESOURCES.get((plain.partition("/")[2], name)) or next(_OTHERS)
+                        instance.add_resource(name, ResourceType.host(number), _dropped)
+
+
+def _define(instance: Any, name: str, kind: FuncType, function: HostFunction | Typed) -> None:
+    if isinstance(function, Typed):
+        signature = signature_of(kind)
+        add_typed_function(instance, name, signature, function.make(signature))
+    else:
+        instance.add_func(name, function)
 
 
 def _is_own(name: str, inner: Mapping[str, Any]) -> bool:

@@ -8,7 +8,9 @@ from wasmtime.component import Linker
 
 from portico.config.component_grants import ANY
 from portico.model.errors import PorticoError
+from portico.state.report import report
 from portico.wasm.client_functions import client_functions
+from portico.wasm.client_stream import WasiHandles
 from portico.wasm.detect import detect
 from portico.wasm.exports import EnteredInstance, Exports
 from portico.wasm.host_functions import host_functions, is_own_import
@@ -17,6 +19,7 @@ from portico.wasm.interrupts import end_with_call
 from portico.wasm.own_wit import IMPORTED, check_version
 from portico.wasm.settings import MB, HostSettings
 from portico.wasm.sidecar import ENDING, read_sidecar
+from portico.wasm.wasmcp_host import takes_stream, wasmcp_functions
 
 if TYPE_CHECKING:
     from wasmtime import Engine
@@ -51,12 +54,14 @@ class LoadedComponent:
     def _link(self) -> Linker:
         linker = Linker(self.engine)
         linker.add_wasip2()
+        handles = WasiHandles(self.engine, linker)
+        self._handles = handles if any(map(takes_stream, self.found.imports)) else None
         granted, parts = self.settings.granted, (self._component, self.engine)
         if ANY in granted.http:
             linker.add_wasi_http()
         else:
             define_imports(linker, *parts, is_http, {}, "but no host is granted to wasi:http")
-        define_wasmcp_imports(linker, *parts)
+        define_wasmcp_imports(linker, *parts, wasmcp_functions(granted, handles))
         functions = {**host_functions(granted), **client_functions(granted)}
         why = "which this version of Portico does not provide"
         define_imports(linker, *parts, is_own_import, functions, why)
@@ -77,7 +82,16 @@ class LoadedComponent:
         if ANY in settings.granted.http:
             store.set_wasi_http()
         end_with_call(store)
-        return self.exports.enter(store, self._linker.instantiate(store, self._component))
+        instance = self._linker.instantiate(store, self._component)
+        return self.exports.enter(store, instance, self._handles)
+
+    def give_no_stream(self) -> bool:
+        """Give its guests no stream from now on; False if they get none already."""
+        had, self._handles = self._handles, None
+        if had is not None:
+            what = "its compiler does not return the stream of a client, so it gets none"
+            report(f"{self.settings.name}: {what}, and cannot send notifications")
+        return had is not None
 
     def _wasi(self, call: "RunningCall") -> WasiConfig:
         wasi = WasiConfig()

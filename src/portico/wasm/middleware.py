@@ -1,6 +1,7 @@
 """A component that handles requests on their way, in the worker."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -19,20 +20,26 @@ from portico.wasm.call_client import HandledClient, one_line
 from portico.wasm.calls import Calls
 from portico.wasm.failures import GuestFailure
 from portico.wasm.guest import Guest, GuestError
+from portico.wasm.handled_request import PassedBy
 from portico.wasm.handler_protocol import HANDLE, READY, REQUEST, RESPONSE
 from portico.wasm.handlers import HandlerExport
+
+_PROBE = "probe"
 
 
 class _HandlerCapability:
     """A handler as the calls of a component know it."""
 
-    methods = frozenset({HANDLE})
+    methods = frozenset({HANDLE, _PROBE})
 
     def __init__(self, handler: HandlerExport) -> None:
         self._handler = handler
 
     def answer(self, guest: Guest, method: str, params: Mapping[str, Any]) -> Mapping[str, object]:
         """Return the response of the handler, as text."""
+        if method == _PROBE:
+            self._handler.probe(guest)
+            return {}
         return {RESPONSE: self._handler.handle(guest, params[REQUEST])}
 
 
@@ -56,7 +63,7 @@ class HandlerProvider:
         self._capability: _HandlerCapability | None = None
         self._values: Callable[[str], SessionValues | None] = lambda _: None
 
-    def load(
+    async def load(
         self,
         handler: HandlerExport | None,
         calls: Calls,
@@ -65,6 +72,9 @@ class HandlerProvider:
         """Use a handler; `values` returns the values of the session of an id."""
         self._calls, self._values = calls, values
         self._capability = None if handler is None else _HandlerCapability(handler)
+        if self._capability is not None:
+            with suppress(GuestError, GuestFailure):
+                await calls.answer(self._capability, _PROBE, {})
 
     def offer(self) -> Offer:
         """Return nothing: its lists are those of the link."""
@@ -97,6 +107,8 @@ class HandlerProvider:
             )
             assert answer is not None
             response = _checked(str(answer[RESPONSE]))
+        except PassedBy as passed:
+            response = one_line(passed.response)
         except GuestError as error:
             response = _failed(handled, error)
         except GuestFailure as error:

@@ -50,6 +50,10 @@ class RunningCall:
         """True while it has one of the places of the component."""
         self.ended_by: BaseException | None = None
         """Why the guest was ended, such as by a question that ends the round."""
+        self.handled: Any = None
+        """The `HandledRequest` of middleware with typed interfaces."""
+        self.results: list[Any] = []
+        """The values behind resources of the host."""
         self._cancelled_at: float | None = None
         self._tail = bytearray()
 
@@ -132,3 +136,8 @@ def current_call() -> RunningCall:
     """Return the call that the current thread runs."""
     call: RunningCall = _local.call
     return call
+
+
+def call_now() -> RunningCall | None:
+    """Return the call that the current thread runs, if it runs one."""
+    return getattr(_local, "call", None)

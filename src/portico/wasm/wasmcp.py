@@ -9,12 +9,11 @@ from msgspec import Struct
 from portico.model.errors import INVALID_PARAMS, PorticoError
 from portico.wasm import wasmcp_values as values
 from portico.wasm.guest import Guest, GuestError
+from portico.wasm.wasmcp_context import dated_context, early_context
 from portico.wasm.wit_values import Mismatch
 
-_Args = Callable[[values.Record], tuple[values.Record | None, ...]]
+_Args = Callable[[Guest, values.Record], tuple[object, ...]]
 _NAME = re.compile(r"(wasmcp:[a-z0-9-]+)/([a-z0-9-]+)(?:@(.+))?")
-_FRAME = {"prefix": "", "suffix": ""}
-MIDDLEWARE = ("server-handler", "handler")
 
 
 class UnknownVersion(PorticoError):
@@ -28,7 +27,7 @@ class _Function(Struct, frozen=True):
     result: Callable[[values.Record], values.Record]
 
 
-_FUNCTIONS: Mapping[str, _Function] = {
+FUNCTIONS: Mapping[str, _Function] = {
     "tools/list": _Function("tools", "list-tools", values.cursor_request, values.plain),
     "tools/call": _Function("tools", "call-tool", values.named_request, values.tool_result),
     "resources/list": _Function("resources", "list-resources", values.cursor_request, values.plain),
@@ -44,17 +43,16 @@ _FUNCTIONS: Mapping[str, _Function] = {
         "completions", "complete", values.completion_request, values.completion_result
     ),
 }
-_INTERFACES = frozenset(function.interface for function in _FUNCTIONS.values())
+_INTERFACES = frozenset(function.interface for function in FUNCTIONS.values())
 
 
 def _dated(protocol: str) -> _Args:
     """Return the maker of arguments of a package that is named after a version of MCP."""
-    context = {"protocol-version": protocol, "frame": _FRAME}
-    return lambda request: (context, request)
+    return lambda guest, request: (dated_context(guest, protocol), request)
 
 
-def _early(request: values.Record) -> tuple[values.Record | None, ...]:
-    return {"data": []}, request, None
+def _early(guest: Guest, request: values.Record) -> tuple[object, ...]:
+    return early_context(guest), request, guest.client_stream()
 
 
 _PACKAGES: Mapping[str, tuple[str, _Args]] = {
@@ -74,7 +72,7 @@ class WasmcpCapability:
         self._args = args
         self._functions = {
             method: function
-            for method, function in _FUNCTIONS.items()
+            for method, function in FUNCTIONS.items()
             if function.interface == interface
         }
         self.methods = frozenset(self._functions)
@@ -86,7 +84,7 @@ class WasmcpCapability:
         function = self._functions[method]
         try:
             outcome: Any = guest.call(
-                self._export, function.name, *self._args(function.request(params))
+                self._export, function.name, *self._args(guest, function.request(params))
             )
         except Mismatch as mismatch:
             raise GuestError(f"invalid params of {method}: {mismatch}", INVALID_PARAMS) from None
@@ -108,28 +106,26 @@ def _result(function: _Function, outcome: Any) -> values.Record | None:
 
 def wasmcp_capabilities(
     functions: Collection[tuple[str, str]],
-) -> tuple[tuple[WasmcpCapability, ...], tuple[tuple[str, str], ...]]:
-    """Return wasmcp's capabilities among exported functions, and those that are not run.
+) -> tuple[WasmcpCapability, ...]:
+    """Return wasmcp's capabilities among exported functions.
 
     A function is its interface and its name. Raises UnknownVersion, which names both versions.
     """
-    found, skipped = [], []
+    found = []
     for export in dict.fromkeys(interface for interface, _ in functions):
         match = _NAME.fullmatch(export)
         if match is None:
             continue
         package, interface, version = match.groups()
-        if interface in MIDDLEWARE:
-            skipped.append((export, "is middleware, which is not run yet"))
-        elif interface in _INTERFACES:
+        if interface in _INTERFACES:
             args = _known(package, version, export)
             _check_complete(export, interface, functions)
             found.append(WasmcpCapability(export, interface, args))
-    return tuple(found), tuple(skipped)
+    return tuple(found)
 
 
 def _check_complete(export: str, interface: str, functions: Collection[tuple[str, str]]) -> None:
-    for function in _FUNCTIONS.values():
+    for function in FUNCTIONS.values():
         if function.interface == interface and (export, function.name) not in functions:
             raise UnknownVersion(f"exports {export} without its function {function.name}")
 

@@ -19,6 +19,16 @@ _JSON = frozenset({"input-schema", "output-schema", "structured-content", "meta"
 _NAMES = {"meta": "_meta"}
 
 
+def is_json(name: str) -> bool:
+    """True for a field that is a text with JSON."""
+    return name in _JSON
+
+
+def field_name(name: str) -> str:
+    """Return the name that MCP has for a field."""
+    return _NAMES.get(name) or _camel(name)
+
+
 def plain(record: Record) -> Record:
     """Return a record as an object of MCP: names as MCP has them, options beside the rest."""
     found: Record = {}
@@ -28,8 +38,8 @@ def plain(record: Record) -> Record:
         if name == "options":
             found.update(plain(value))
         else:
-            key = _NAMES.get(name) or _camel(name)
-            found[key] = _json(name, value) if name in _JSON else _inner(value)
+            is_text = name in _JSON and isinstance(value, str)
+            found[field_name(name)] = _json(name, value) if is_text else _inner(value)
     return found
 
 
@@ -133,7 +143,8 @@ def uri_request(params: Params) -> Record:
 def completion_request(params: Params) -> Record:
     """Return the request of a completion."""
     argument = params.get("argument")
-    request: Record = {"argument": argument, "ref": _reference(params.get("ref"))}
+    ref = _reference(params.get("ref"))
+    request: Record = {"argument": argument, "ref": ref, "context": None}
     if isinstance(argument, dict):
         request["argument"] = {key: argument.get(key) for key in ("name", "value")}
     context = params.get("context")

@@ -111,7 +111,7 @@ class Worker:
         for name, reason in loaded.found.skipped:
             report(f"{settings.name}: {name} is left out: it {reason}")
         self._calls = Calls(loaded, self._on_stuck)
-        self._handler.load(loaded.found.handler, self._calls, self._values)
+        await self._handler.load(loaded.found.handler, self._calls, self._values)
         await self._provider.load(loaded, self._calls, self._values)
         self._data = b""  # it is in memory a second time, as code
         trim_memory()
