@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
@@ -159,11 +160,20 @@ class Server(Registration):
         if clashes:
             raise RegistrationError("; ".join(map(str, clashes)))
         for provider in added:
+            self._keep_sessions_apart(provider)
             self._providers.append(provider)
             provider.watch(self._changed)
         if isinstance(other, Server):
             other._included_in = self.name
         self._source.changes += 1
+
+    def _keep_sessions_apart(self, added: Provider) -> None:
+        """Number the scope of a provider whose name another one has: they share no values."""
+        taken = {one.session_scope for one in self._providers if isinstance(one, FunctionProvider)}
+        if isinstance(added, FunctionProvider):
+            scopes = (f"{added.name} {number}" for number in count(2))
+            while added.session_scope in taken:
+                added.session_scope = next(scopes)
 
     def catalog(self) -> Catalog:
         """Return the current catalog."""

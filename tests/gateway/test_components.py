@@ -43,6 +43,37 @@ def config(component: ComponentEntry) -> Config:
     return Config(path="portico.toml", components={component.name: component})
 
 
+COUNTING = """
+from portico import Context, Server
+
+server = Server("same")
+
+
+@server.tool
+async def count(context: Context) -> int:
+    \"\"\"Count the calls of this session.\"\"\"
+    return await context.store.increment("calls")
+"""
+
+
+@pytest.mark.parametrize("version", [LEGACY, MODERN])
+async def test_components_whose_servers_have_one_name_keep_their_values_apart(
+    tmp_path: Path, version: str
+) -> None:
+    both = {}
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(COUNTING)
+        both[name] = ComponentEntry(name=name, path=str(path), in_process=True)
+    found = Config(path="portico.toml", components=both)
+    async with registry(World(), found, expose="all") as gateway:
+        client = Client(gateway.endpoint(), version)
+        if version == LEGACY:
+            await client.hello()
+        tools = ("one__count", "one__count", "two__count")
+        assert [await client.said(tool) for tool in tools] == ["1", "2", "1"]
+
+
 @pytest.mark.parametrize("version", [LEGACY, MODERN])
 async def test_a_component_is_imported_by_its_first_call(tmp_path: Path, version: str) -> None:
     path = tmp_path / "calc.py"

@@ -244,3 +244,22 @@ async def test_after_the_call_the_store_is_closed() -> None:
         await client.call_tool("leak", {})
     with pytest.raises(RuntimeError, match=r"context\.store is for a handler"):
         _ = kept[0].store
+
+
+def counting(name: str, tool: str) -> Server:
+    made = Server(name)
+
+    async def count(context: Context) -> int:
+        return await context.store.increment("calls")
+
+    made.tool(count, name=tool)
+    return made
+
+
+async def test_values_of_two_servers_of_one_name_are_apart() -> None:
+    parts = [counting("same", tool) for tool in ("first", "second", "third")]
+    outer = Server.compose("outer", Server.compose("inner", *parts[:2]), parts[2])
+    async with outer.test_client() as client:
+        tools = ("first", "first", "second", "third")
+        found = [(await client.call_tool(name, {})).text for name in tools]
+    assert found == ["1", "2", "1", "1"]

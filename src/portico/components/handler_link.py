@@ -88,9 +88,10 @@ class _Told(Struct):
 class HandlerLink(Learner):
     """A link whose work is done by a component in another process."""
 
-    def __init__(self, name: str, make: Callable[[], HandlerWorker]) -> None:
-        """`make` creates the worker, inside the running event loop."""
+    def __init__(self, name: str, make: Callable[[], HandlerWorker], file: str = "") -> None:
+        """`make` creates the worker, inside the running event loop; `file` is its component."""
         self.__name__ = name
+        self._session_scope = f"link {name} {file}"
         setattr(self, COMPONENT, name)
         self._make = make
         self._worker: HandlerWorker | None = None
@@ -132,7 +133,7 @@ class HandlerLink(Learner):
             return await self._tell(request, context, params)
 
         message = _message(request.method, request.id, request.params)
-        session = SESSIONS.id_of(context, f"link {self.__name__}")
+        session = SESSIONS.id_of(context, self._session_scope)
         raw = await self.worker.handle(message, act, session)
         return _response(request, raw, passed, self.__name__)
 

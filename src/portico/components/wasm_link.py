@@ -54,5 +54,6 @@ def only_middleware(component: Component) -> tuple[Link, ...]:
 
 def _link(entry: ServerEntry) -> HandlerLink:
     at = address(entry, STDERR.write_line)
-    time_s = settings_of(entry).limits.time_s
-    return HandlerLink(entry.name, lambda: HandlerWorker(at, time_s=time_s))
+    settings = settings_of(entry)
+    time_s = settings.limits.time_s
+    return HandlerLink(entry.name, lambda: HandlerWorker(at, time_s=time_s), settings.file)

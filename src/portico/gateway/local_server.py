@@ -58,6 +58,9 @@ class LocalServer:
         self._calls = 0
         self._providers, source = freeze(server)
         self._owner = first_owner(self._providers)
+        for number, provider in enumerate(self._providers):
+            if isinstance(provider, FunctionProvider):  # another member may have the same server
+                provider.session_scope = f"{name} {number}" if number else name
         self.now = self.offered = source.now
         self.catalog = source.catalog
         self.ready = source.ready

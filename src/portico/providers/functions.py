@@ -89,6 +89,8 @@ class FunctionProvider:
         self.lifespan: Lifespan | None = None
         self.sessions: ClientSessions | None = None
         """Its own sessions; None for those of the process."""
+        self.session_scope = name
+        """The name under which it keeps values of sessions: unique beside other servers."""
         self._rounds = rounds
         self._report = report
         self._watchers: list[Callable[[Change], None]] = []
@@ -331,7 +333,7 @@ class FunctionProvider:
         """Return the values that this provider keeps for the session of a call."""
         from portico.state.client_sessions import SESSIONS
 
-        return (self.sessions or SESSIONS).of(bound.request, bound, self.name)
+        return (self.sessions or SESSIONS).of(bound.request, bound, self.session_scope)
 
     async def _with_timeout(
         self, running: Awaitable[dict[str, Any]], context: Context
