@@ -22,7 +22,7 @@ from portico.protocol.received_results import (
     ReceivedToolResult,
 )
 from portico.upstream.pending_request import FOREVER
-from portico.wires.memory_wire import MemoryAddress
+from portico.wires.wire import Address
 
 T = TypeVar("T")
 
@@ -288,7 +288,7 @@ class MemoryClient:
 
 @asynccontextmanager
 async def memory_client(
-    address: MemoryAddress,
+    address: Address,
     *,
     era: str,
     elicit: Elicit | None,

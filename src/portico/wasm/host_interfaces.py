@@ -35,6 +35,11 @@ def is_wasmcp(interface: str) -> bool:
     return interface.startswith(PACKAGES)
 
 
+def notifies(interface: str) -> bool:
+    """True for an interface whose functions send notifications."""
+    return interface.partition("@")[0].endswith(("/notifications", "/server-io"))
+
+
 def define_wasmcp_imports(
     linker: "Linker",
     component: "Component",

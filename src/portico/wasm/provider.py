@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
+from portico.catalog.uris import canonical, uri_pattern
 from portico.chain.fold import terminus
 from portico.model.context import Context
 from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.model.message import Request, Response
 from portico.model.offer import KEYS, Offer
 from portico.model.types import Answer, Change
-from portico.protocol.result_fields import error_result, identified
+from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
 from portico.providers.rounds import KEY_SIZE, Rounds, Suspended
 from portico.state.client_sessions import SessionValues, session_id_in
 from portico.state.report import report
@@ -23,6 +24,7 @@ from portico.wasm.call_client import ProvidedClient
 from portico.wasm.calls import Calls
 from portico.wasm.failures import GuestFailure
 from portico.wasm.guest import Capability, GuestError
+from portico.wasm.host_interfaces import notifies
 from portico.wasm.loaded import LoadedComponent
 from portico.wasm.settings import MB
 
@@ -34,6 +36,7 @@ _LISTS = {
 }
 """By method, the kind of a list, and the field of its result."""
 _CODES = range(-(2**31), 2**31)
+_SUBSCRIBING = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _MAX_PAGES = 100
 _MAX_ITEMS = 10_000
 _Item = dict[str, Any]
@@ -90,7 +93,11 @@ class ComponentProvider:
         if shown and "tools" in lists:
             lists["tools"] = [one for one in lists["tools"] if _is_shown(one["name"], shown)]
         self._tools = frozenset(one["name"] for one in lists.get("tools", ()))
-        offer = Offer.of(completions="completion/complete" in self._capabilities, **lists)
+        offer = Offer.of(
+            completions="completion/complete" in self._capabilities,
+            subscriptions="resources" in lists and any(map(notifies, loaded.found.imports)),
+            **lists,
+        )
         self._offer = msgspec.structs.replace(offer, declared=frozenset(lists) - {"templates"})
         for watcher in self._watchers:
             for kind in ("tools", "resources", "prompts"):
@@ -144,11 +151,20 @@ class ComponentProvider:
 
     def provide(self, request: Request, context: Context) -> Answer | None:
         """Answer a request for something of the component."""
+        if request.method in _SUBSCRIBING and self._has(request.uri):
+            return Response(id=request.id, result=EMPTY_RESULT)
         if request.method not in self._capabilities:
             return None
         if request.method == "tools/call" and request.name not in self._tools:
             return None
         return self._rounded(request, context)
+
+    def _has(self, uri: str) -> bool:
+        """True for a resource that it offers, alone or by a template."""
+        if uri in self._offer.listed("resources").keys:
+            return True
+        patterns = (uri_pattern(text) for text in self._offer.listed("templates").keys)
+        return any(one is not None and one.matches(canonical(uri)) for one in patterns)
 
     async def _rounded(self, request: Request, context: Context) -> Response:
         """Run one round: to the end, or to the first question without an answer."""
