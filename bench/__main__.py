@@ -23,6 +23,7 @@ TABLES = {
     "chain": "bench.tables.chain",
     "components": "bench.tables.components",
     "wasm": "bench.tables.wasm",
+    "middleware": "bench.tables.sandboxed_links",
     "windows": "bench.tables.windows",
     "agents": "bench.tables.agents",
     "tasks": "bench.tables.tasks",
