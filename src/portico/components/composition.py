@@ -36,6 +36,8 @@ class Composer:
         self._loaded: dict[str, LoadedFile] = {}
         self._used: dict[str, set[str]] = {path: set() for path in self._paths()}
         """By path, the files that were loaded with it so far, even if that failed later."""
+        self._sandboxed: dict[str, tuple[Link, ...]] = {}
+        """By component, the links of a WebAssembly component; none if it is not middleware."""
         self._generation = 0
         """Counts loads: of two at the same time, only the later one counts."""
 
@@ -49,7 +51,8 @@ class Composer:
 
         for path, used in self._used.items():
             used.update(files_of(path, self._paths()))
-        return [file for used in self._used.values() for file in used]
+        files = [file for used in self._used.values() for file in used]
+        return [*files, *(one.binary for one in self._components if self._sandboxed.get(one.name))]
 
     def reload(self, changed: Collection[str]) -> Composition:
         """Load the components of changed files again; if one fails, raises PorticoError and keeps
@@ -61,7 +64,7 @@ class Composer:
         stale = [one for one in self._components if one.is_file and self._uses(one, changed)]
         for path in {path for one in stale for path in _files_of(one)}:
             forget_modules(path, self._paths())
-        return self._load(stale, generation)
+        return self._load(stale, generation, changed)
 
     def _paths(self) -> list[str]:
         return [path for one in self._components for path in _files_of(one)]
@@ -70,7 +73,9 @@ class Composer:
         used = set[str]().union(*(self._used[path] for path in _files_of(component)))
         return any(file in changed for file in used)
 
-    def _load(self, components: Iterable[Component], generation: int) -> Composition:
+    def _load(
+        self, components: Iterable[Component], generation: int, changed: Collection[str] = ()
+    ) -> Composition:
         handlers: dict[str, ModuleType] = {}
         for path in dict.fromkeys(one.handlers for one in components if one.handlers):
             handlers[path] = import_file(path)
@@ -79,11 +84,30 @@ class Composer:
             for one in components
             if one.is_file
         }
-        composition = compose(self._components, {**self._loaded, **found})
+        sandboxed = self._sandboxed | self._links_of_binaries(changed)
+        links = {name: LoadedFile(None, links) for name, links in sandboxed.items()}
+        composition = compose(self._components, {**self._loaded, **found, **links})
         if generation != self._generation:
             raise ComponentError("a newer change was loaded meanwhile")
         self._loaded |= found
+        self._sandboxed = sandboxed
         return composition
+
+    def _links_of_binaries(self, changed: Collection[str]) -> dict[str, tuple[Link, ...]]:
+        """Return the links of WebAssembly components that are new, or have changed; others keep
+        theirs, with their workers."""
+        found: dict[str, tuple[Link, ...]] = {}
+        for one in self._components:
+            known = self._sandboxed.get(one.name)
+            if one.kind != "wasm" or (known is not None and one.binary not in changed):
+                continue
+            from portico.components.wasm_link import middleware_of
+
+            found[one.name] = middleware_of(one)
+            if known is not None and bool(known) != bool(found[one.name]):
+                now = "offers tools now" if known else "is middleware now"
+                raise ComponentError(f"{one.label} {now}; restart Portico to use it")
+        return found
 
     def _load_file(self, component: Component, handlers: ModuleType | None) -> LoadedFile:
         try:
@@ -101,14 +125,6 @@ def _files_of(component: Component) -> list[str]:
     return [path for path in (component.handlers, component.path) if path]
 
 
-def _wasm_links(component: Component) -> tuple[Link, ...]:
-    if component.kind != "wasm":
-        return ()
-    from portico.components.wasm_link import middleware_of
-
-    return middleware_of(component)
-
-
 def compose(components: Sequence[Component], loaded: Mapping[str, LoadedFile]) -> Composition:
     """Put components and their loaded files in order; raises ComponentError."""
     before: list[Link] = []
@@ -116,9 +132,8 @@ def compose(components: Sequence[Component], loaded: Mapping[str, LoadedFile]) -
     parts: list[Part] = []
     for component in components:
         file = loaded.get(component.name, LoadedFile())
-        links = (*file.links, *_wasm_links(component))
-        (between if parts else before).extend(links)
-        if file.server is not None or not (component.is_file or links):
+        (between if parts else before).extend(file.links)
+        if file.server is not None or not (component.is_file or file.links):
             parts.append(Part(component, file.server, tuple(between)))
     if not parts:
         names = ", ".join(component.label for component in components)
