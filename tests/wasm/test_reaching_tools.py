@@ -125,7 +125,9 @@ async def test_a_person_may_decline_and_a_client_may_be_unable(file: Path, era: 
 @every_era
 async def test_the_time_of_a_question_does_not_count(file: Path, era: str) -> None:
     async def person(question: Any) -> Any:
-        await asyncio.sleep(3)  # longer than the guest may take
+        late = asyncio.Event()
+        asyncio.get_running_loop().call_later(2, late.set)  # longer than the guest may take
+        await late.wait()
         return {}
 
     options = (*GRANTED, "--grant", "guest:time=1s")
