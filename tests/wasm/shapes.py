@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from portico.wasm.wit_types import INTEGERS, Shape
-from portico.wasm.wit_values import is_nullable
+from portico.wit.wit_types import INTEGERS, Shape
+from portico.wit.wit_values import is_nullable
 
 # QuickJS keeps integers of 64 bits as numbers, which are exact up to here.
 SAFE = 2**53 - 1

@@ -8,7 +8,7 @@ import pytest
 from wasmtime.component import ComponentInstanceType
 
 from portico.wasm.handled_request import HandledRequest, PassedBy
-from portico.wasm.wit_types import Shape, signature_of
+from portico.wit.wit_types import Shape, signature_of
 from tests.wasm import building
 from tests.wasm.instances import component, engine
 

@@ -5,7 +5,7 @@ from typing import Any
 from wasmtime import Engine, Store
 from wasmtime.component import Component, Linker
 
-from portico.wasm.wit_values import Handle
+from portico.wit.wit_values import Handle
 
 # A stream or a pollable cannot be made from outside, so a component of our own returns one.
 _MAKER = """

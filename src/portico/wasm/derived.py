@@ -11,9 +11,9 @@ from portico.protocol.result_fields import error_result
 from portico.wasm.exports import Exports
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.sidecar import Described, Descriptions, Sidecar
-from portico.wasm.wit_schema import Schema, input_schema, schema_of
-from portico.wasm.wit_types import Shape, WitFunction
-from portico.wasm.wit_values import Mismatch
+from portico.wit.wit_schema import Schema, input_schema, schema_of
+from portico.wit.wit_types import Shape, WitFunction
+from portico.wit.wit_values import Mismatch
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _QUICKJS_START = ("shim", "script", "entry-path", "disable-gc")

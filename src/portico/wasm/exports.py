@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from wasmtime.component import ComponentInstanceType, FuncType
 
-from portico.wasm.raw_values import PreparedFunc, PreparedTypes
-from portico.wasm.wit_types import UnsupportedType, WitFunction, signature_of
-from portico.wasm.wit_values import Handle, Mismatch, checker
+from portico.wit.raw_values import PreparedFunc, PreparedTypes
+from portico.wit.wit_types import UnsupportedType, WitFunction, signature_of
+from portico.wit.wit_values import Handle, Mismatch, checker
 
 if TYPE_CHECKING:
     from wasmtime import Engine, Store

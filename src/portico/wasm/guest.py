@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from portico.model.errors import INTERNAL_ERROR, PorticoError
-from portico.wasm.wit_values import Handle
+from portico.wit.wit_values import Handle
 
 
 class Guest(Protocol):

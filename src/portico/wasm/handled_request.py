@@ -16,7 +16,7 @@ from portico.wasm import wasmcp_values as values
 from portico.wasm.guest import GuestError
 from portico.wasm.wasmcp import FUNCTIONS
 from portico.wasm.wasmcp_typed import Untyped, case_of, typed
-from portico.wasm.wit_types import Shape
+from portico.wit.wit_types import Shape
 
 _PARAMS = frozenset({"name", "arguments", "cursor", "uri", "ref", "argument", "context"})
 """Params that the types have; others stay with the request."""

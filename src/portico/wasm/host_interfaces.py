@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from wasmtime import WasmtimeError
 from wasmtime.component import ComponentInstanceType, FuncType, ResourceType
 
-from portico.wasm.raw_host import Typed, add_typed_function
-from portico.wasm.wit_types import signature_of
+from portico.wit.raw_host import Typed, add_typed_function
+from portico.wit.wit_types import signature_of
 
 if TYPE_CHECKING:
     from wasmtime import Engine

@@ -11,7 +11,7 @@ from msgspec import Struct
 from portico.model.errors import INTERNAL_ERROR, PorticoError
 from portico.protocol.result_fields import error_result
 from portico.wasm.guest import Guest, GuestError
-from portico.wasm.wit_values import Mismatch
+from portico.wit.wit_values import Mismatch
 
 VERSION = "0.1.0"
 _IMPORTED = (

@@ -10,7 +10,7 @@ from portico.model.errors import INVALID_PARAMS, PorticoError
 from portico.wasm import wasmcp_values as values
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.wasmcp_context import dated_context, early_context
-from portico.wasm.wit_values import Mismatch
+from portico.wit.wit_values import Mismatch
 
 _Args = Callable[[Guest, values.Record], tuple[object, ...]]
 _NAME = re.compile(r"(wasmcp:[a-z0-9-]+)/([a-z0-9-]+)(?:@(.+))?")

@@ -5,7 +5,7 @@ from typing import Any
 from portico.wasm.refused import Refused
 from portico.wasm.wasmcp_typed import typed
 from portico.wasm.wasmcp_values import Record, field_name
-from portico.wasm.wit_types import Shape
+from portico.wit.wit_types import Shape
 
 _TYPES = {"string-schema": "string", "number-schema": "number", "boolean-schema": "boolean"}
 

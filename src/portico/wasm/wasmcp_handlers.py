@@ -15,7 +15,7 @@ from portico.wasm.refused import Refused
 from portico.wasm.running_call import current_call
 from portico.wasm.wasmcp import UnknownVersion
 from portico.wasm.wasmcp_context import dated_context, early_context
-from portico.wasm.wit_values import Mismatch
+from portico.wit.wit_values import Mismatch
 
 _Args = Callable[[Guest, Any, Any], tuple[Any, ...]]
 """Takes the guest, the id and the request."""

@@ -12,11 +12,11 @@ from portico.wasm.guest import GuestError
 from portico.wasm.handled_request import HandledRequest, PassedBy, typed_error
 from portico.wasm.handler_protocol import CHANGED, LOG, PROGRESS, UPDATED
 from portico.wasm.host_interfaces import is_wasmcp
-from portico.wasm.raw_host import Typed
 from portico.wasm.refused import Refused
 from portico.wasm.running_call import current_call
 from portico.wasm.wasmcp_sessions import session_functions
-from portico.wasm.wit_types import Shape, WitFunction
+from portico.wit.raw_host import Typed
+from portico.wit.wit_types import Shape, WitFunction
 
 _DATED = ("wasmcp:mcp-v20251125", "wasmcp:mcp-v20250618")
 _EARLY = "wasmcp:server"

@@ -16,13 +16,13 @@ from portico.wasm.call_client import CallClient
 from portico.wasm.client_functions import outside
 from portico.wasm.client_stream import WasiHandles
 from portico.wasm.host_interfaces import FUTURE, SESSION
-from portico.wasm.raw_host import Typed
 from portico.wasm.refused import Refused
 from portico.wasm.running_call import current_call
 from portico.wasm.wasmcp_context import STORE, session_now
 from portico.wasm.wasmcp_forms import answer_of, question_of
-from portico.wasm.wit_types import WitFunction
-from portico.wasm.wit_values import Handle
+from portico.wit.raw_host import Typed
+from portico.wit.wit_types import WitFunction
+from portico.wit.wit_values import Handle
 
 _Function = Callable[[WitFunction], Callable[..., Any]]
 

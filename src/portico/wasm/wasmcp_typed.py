@@ -11,7 +11,7 @@ import msgspec
 
 from portico.model.errors import PorticoError
 from portico.wasm.wasmcp_values import field_name, is_json
-from portico.wasm.wit_types import INTEGERS, Shape
+from portico.wit.wit_types import INTEGERS, Shape
 
 _BLOCKS = {"resource_link": "resource-link", "resource": "embedded-resource"}
 _DATA = {"text-stream": "text", "blob-stream": "blob"}

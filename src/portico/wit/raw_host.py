@@ -13,9 +13,9 @@ from wasmtime import WasmtimeError
 from wasmtime import _ffi as ffi
 from wasmtime.component._enter import catch_exceptions
 
-from portico.wasm.raw_values import Lift, Lower, lent_handles, lifting, lowering
-from portico.wasm.wit_types import WitFunction
-from portico.wasm.wit_values import Check, Mismatch, checker
+from portico.wit.raw_values import Lift, Lower, lent_handles, lifting, lowering
+from portico.wit.wit_types import WitFunction
+from portico.wit.wit_values import Check, Mismatch, checker
 
 TypedHostFunction = Callable[..., Any]
 """Takes the store's context and JSON, and returns JSON."""

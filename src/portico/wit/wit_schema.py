@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from portico.wasm.wit_types import INTEGERS, Shape, WitFunction
-from portico.wasm.wit_values import NOT_FINITE, is_nullable
+from portico.wit.wit_types import INTEGERS, Shape, WitFunction
+from portico.wit.wit_values import NOT_FINITE, is_nullable
 
 Schema = dict[str, Any]
 

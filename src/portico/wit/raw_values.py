@@ -18,8 +18,8 @@ from typing import Any, cast
 from wasmtime import _ffi as ffi
 from wasmtime.component import Func, FuncType, ResourceAny
 
-from portico.wasm.wit_types import Shape, WitFunction
-from portico.wasm.wit_values import Handle, is_nullable
+from portico.wit.wit_types import Shape, WitFunction
+from portico.wit.wit_values import Handle, is_nullable
 
 Lower = Callable[[Any, int], None]
 """Writes a checked value at an address."""

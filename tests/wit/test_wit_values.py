@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portico.wasm.wit_schema import schema_of
-from portico.wasm.wit_types import INTEGERS, Shape
-from portico.wasm.wit_values import Mismatch
+from portico.wit.wit_schema import schema_of
+from portico.wit.wit_types import INTEGERS, Shape
+from portico.wit.wit_values import Mismatch
 from tests.wasm import building
 from tests.wasm.instances import entered, exports
 from tests.wasm.shapes import json_of

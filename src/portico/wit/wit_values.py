@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.model.errors import PorticoError
-from portico.wasm.wit_types import INTEGERS, Shape
+from portico.wit.wit_types import INTEGERS, Shape
 
 Check = Callable[[Any], Any]
 """Returns a value as `lowering` takes it; raises Mismatch."""
