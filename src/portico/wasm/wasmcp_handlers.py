@@ -53,8 +53,8 @@ class WasmcpHandler:
         method = msgspec.json.decode(members(request.encode())["method"], type=str)
         if not is_typed(method):
             return _passed(request)
-        handled = current_call().handled = HandledRequest(method, request)
         try:
+            handled = current_call().handled = HandledRequest(method, request)
             args = self._args(guest, handled.id, handled.request)
             outcome = guest.call(self._export, self._function, *args)
         except Mismatch as mismatch:
