@@ -11,7 +11,9 @@ import pytest
 from portico import Context, McpError, MemoryClient, Server
 from portico.components.handler_link import HandlerLink
 from portico.components.handler_worker import HandlerWorker
+from portico.components.wasm_link import is_middleware
 from tests.wasm import building, hosting
+from tests.wasm.wat_guests import written
 
 ADDED = [
     *("triple", "count", "told", "asked", "sampled", "kept", "trap", "loop", "text", "other"),
@@ -205,3 +207,37 @@ async def test_a_value_over_its_limit_is_refused(tmp_path: Path) -> None:
         assert await text(client, "kept", value="short") == '"short"'
         with pytest.raises(McpError, match="is too large: it has"):
             await client.call_tool("kept", {"value": "x" * 1024 * 1024})
+
+
+UNKNOWN = """
+(component
+  (core module $m (func (export "f") (result i32) (i32.const 1)))
+  (core instance $i (instantiate $m))
+  (func $f (result u32) (canon lift (core func $i "f")))
+  (instance $handler (export "handle" (func $f)))
+  (export "EXPORT" (instance $handler)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("export", "known"),
+    [
+        ("wasmcp:server/handler@0.1.0", "wasmcp:server/handler@0.1.0-beta.2"),
+        ("wasmcp:mcp-v20251125/server-handler@0.2.0", "server-handler@0.1.1"),
+    ],
+)
+async def test_middleware_of_an_unknown_version_is_refused_with_both_versions(
+    export: str, known: str, tmp_path: Path
+) -> None:
+    file = written(UNKNOWN.replace("EXPORT", export), tmp_path)
+    assert is_middleware(str(file))
+    worker = HandlerWorker(hosting.command(hosting.settings(file, tmp_path)))
+
+    async def act(method: str, params: Any) -> bytes:
+        raise AssertionError(method)
+
+    with pytest.raises(McpError) as refused:
+        await worker.handle(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}', act)
+    assert f"exports {export}, but Portico knows" in str(refused.value)
+    assert known in str(refused.value)
+    await worker.stopped()
