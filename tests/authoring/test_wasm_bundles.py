@@ -13,6 +13,7 @@ from portico.bundles.contents import BundleContents, BundledComponent, BundleErr
 from portico.bundles.interfaces import newest
 from tests.gateway.observed import portico
 from tests.support.running import WAIT_S
+from tests.wasm import building
 from tests.wasm.building import wat
 from tests.wasm.hosting import trying_guest
 
@@ -68,6 +69,15 @@ def test_a_sandboxed_component_without_grants_needs_no_approval(folder: Path) ->
     ]
     away = elsewhere(folder, bundle)
     assert call(away.parent, away) == "5"
+
+
+def test_middleware_of_wasmcp_is_middleware_in_a_bundle(folder: Path) -> None:
+    early = building.javascript("early.js", building.WIT / "beta", "middleware")
+    shutil.copy(early, folder / "guard.wasm")
+    bundle, guarded = folder / "guard.portico", folder / "both.portico"
+    done(folder, "compose", folder / "guard.wasm", "-o", bundle)
+    done(folder, "compose", bundle, folder / "sums.wasm", "-o", guarded)
+    assert call(folder, guarded) == "5"
 
 
 def wanting(folder: Path, *grants: str, name: str = "one") -> Path:

@@ -29,9 +29,7 @@ from portico.components.wasm_process import settings_of
 from portico.model.errors import PorticoError
 from portico.state.files import read
 from portico.state.report import report
-
-_HANDLER = "portico:mcp/handler@"
-"""The export of middleware."""
+from portico.wasm.handler_protocol import is_handler
 
 
 class CollectedBundle:
@@ -136,7 +134,7 @@ class CollectedBundle:
             kind="wasm",
             interface=wasm_interface(exports),
             file=file,
-            is_middleware=any(one.startswith(_HANDLER) for one in exports),
+            is_middleware=any(map(is_handler, exports)),
         )
 
     def _program(self, component: Component) -> BundledComponent:

@@ -12,6 +12,8 @@ INTERFACES: Mapping[str, Sequence[str]] = {
     "portico:mcp": ("0.1.0",),
     "wasmcp:mcp-v20250618": ("0.1.8",),
     "wasmcp:mcp-v20251125": ("0.1.1",),
+    "wasmcp:protocol": ("0.1.0-beta.2",),
+    "wasmcp:server": ("0.1.0-beta.2",),
     "component": ("1",),
 }
 """By the name of each interface, its versions, oldest first. `component` is any WebAssembly
