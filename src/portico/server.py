@@ -24,7 +24,7 @@ from portico.model.version import LATEST_LEGACY
 from portico.protocol.codec import error_response
 from portico.protocol.inbound import RefusedMessage, read
 from portico.providers.functions import FunctionProvider
-from portico.providers.prefixed import PrefixedProvider, lifespan_of
+from portico.providers.prefixed import PrefixedProvider, functions_of, lifespan_of
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
 from portico.state.client_sessions import ClientSessions
@@ -169,11 +169,13 @@ class Server(Registration):
 
     def _keep_sessions_apart(self, added: Provider) -> None:
         """Number the scope of a provider whose name another one has: they share no values."""
-        taken = {one.session_scope for one in self._providers if isinstance(one, FunctionProvider)}
-        if isinstance(added, FunctionProvider):
-            scopes = (f"{added.name} {number}" for number in count(2))
-            while added.session_scope in taken:
-                added.session_scope = next(scopes)
+        functions = functions_of(added)
+        if functions is not None:
+            others = map(functions_of, self._providers)
+            taken = {other.session_scope for other in others if other is not None}
+            scopes = (f"{functions.name} {number}" for number in count(2))
+            while functions.session_scope in taken:
+                functions.session_scope = next(scopes)
 
     def catalog(self) -> Catalog:
         """Return the current catalog."""

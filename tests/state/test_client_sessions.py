@@ -263,3 +263,13 @@ async def test_values_of_two_servers_of_one_name_are_apart() -> None:
         tools = ("first", "first", "second", "third")
         found = [(await client.call_tool(name, {})).text for name in tools]
     assert found == ["1", "2", "1", "1"]
+
+
+async def test_values_of_two_servers_of_one_name_are_apart_behind_prefixes() -> None:
+    outer = Server("outer")
+    for prefix in ("a", "b"):
+        outer.include(counting("same", "count"), prefix=prefix)
+    async with outer.test_client() as client:
+        tools = ("a__count", "a__count", "b__count")
+        found = [(await client.call_tool(name, {})).text for name in tools]
+    assert found == ["1", "2", "1"]

@@ -18,7 +18,7 @@ from portico.model.message import Request, Response
 from portico.model.offer import Offer
 from portico.model.session import Session
 from portico.model.types import Answer, Change
-from portico.providers.prefixed import tools_of
+from portico.providers.prefixed import functions_of, tools_of
 from portico.providers.task_mode import TaskMode
 from portico.server import Server, freeze
 from portico.upstream.direct_call import as_mcp_error
@@ -59,8 +59,9 @@ class LocalServer:
         self._providers, source = freeze(server)
         self._owner = first_owner(self._providers)
         for number, provider in enumerate(self._providers):
-            if isinstance(provider, FunctionProvider):  # another member may have the same server
-                provider.session_scope = f"{name} {number}" if number else name
+            functions = functions_of(provider)
+            if functions is not None:  # another member may have the same server
+                functions.session_scope = f"{name} {number}" if number else name
         self.now = self.offered = source.now
         self.catalog = source.catalog
         self.ready = source.ready

@@ -93,6 +93,13 @@ def _prefixed(offer: Offer, prefix: str) -> tuple[Offer, dict[str, dict[str, str
     return replace(offer, lists=lists), plain
 
 
+def functions_of(provider: Provider) -> FunctionProvider | None:
+    """Return the provider of functions that this one is, or that it gives a prefix."""
+    while isinstance(provider, PrefixedProvider):
+        provider = provider.inner
+    return provider if isinstance(provider, FunctionProvider) else None
+
+
 def tools_of(provider: Provider) -> "Mapping[str, Tool]":
     """Return the tools of a provider that are functions, by name."""
     if isinstance(provider, PrefixedProvider):
@@ -102,6 +109,5 @@ def tools_of(provider: Provider) -> "Mapping[str, Tool]":
 
 def lifespan_of(provider: Provider) -> "Lifespan | None":
     """Return the lifespan of a provider of functions."""
-    if isinstance(provider, PrefixedProvider):
-        return lifespan_of(provider.inner)
-    return provider.lifespan if isinstance(provider, FunctionProvider) else None
+    functions = functions_of(provider)
+    return functions.lifespan if functions is not None else None
