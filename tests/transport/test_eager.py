@@ -3,7 +3,9 @@
 import asyncio
 import contextvars
 import json
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -175,3 +177,24 @@ def test_a_started_task_can_be_cancelled_while_it_waits(run: Callable[..., Any])
             await task
 
     run(work())
+
+
+def test_starting_a_task_evaluates_no_type_hints() -> None:
+    seen: list[str] = []
+
+    def record(frame: FrameType, event: str, about: Any) -> None:
+        seen.append(about.__name__ if event == "c_call" else frame.f_code.co_name)
+
+    async def nothing() -> None:
+        pass
+
+    async def work() -> None:
+        sys.setprofile(record)
+        try:
+            start_now(nothing())
+        finally:
+            sys.setprofile(None)
+
+    asyncio.run(work())
+    assert "nothing" in seen
+    assert not {"__class_getitem__", "__getitem__", "__new__"} & set(seen), seen

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +27,8 @@ from portico.state.pending import CancellableWork, Pending, Reply
 
 _BACKSLASH = ord("\\")
 T = TypeVar("T")
+_Step = tuple[Callable[[], object], contextvars.Context]
+"""The first step of a task, and the context that it runs in."""
 
 
 class Question(Struct, frozen=True):
@@ -227,12 +230,8 @@ def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=loop, eager_start=True)
     # A task of Python 3.11 schedules its first step with `call_soon`: capture it there.
-    steps: list[tuple[Callable[[], object], contextvars.Context]] = []
-
-    def call_soon(step: Callable[[], object], *_: object, context: contextvars.Context) -> None:
-        steps.append((step, context))
-
-    loop.call_soon = call_soon  # type: ignore[assignment,method-assign]
+    steps: list[_Step] = []
+    loop.call_soon = partial(_capture, steps)  # type: ignore[assignment,method-assign]
     try:
         task = asyncio.Task(work, loop=loop)
     finally:
@@ -247,6 +246,14 @@ def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         if outer is not None:
             asyncio.tasks._enter_task(loop, outer)
     return task
+
+
+# At module level: a nested function would evaluate its type hints on every call.
+def _capture(
+    steps: list[_Step], step: Callable[[], object], *_: object, context: contextvars.Context
+) -> None:
+    """Keep a step instead of scheduling it."""
+    steps.append((step, context))
 
 
 def id_key(raw: bytes) -> bytes:
