@@ -252,3 +252,23 @@ def test_one_that_crashes_at_the_start_is_marked_and_the_others_are_there(tmp_pa
         assert "no API key" in gateway.status()["broken"]["error"]
         assert "broken: fail" in gateway.said("gateway_status")
         assert text_in(gateway.execute("well__echo", text="hi")) == "hi"
+
+
+def test_a_gateway_without_tasks_and_agents_imports_neither(shelves: Shelves) -> None:
+    traced = ("-X", "importtime", "-m", "portico")
+    with Pipes(shelves.home, shelves.config, "--alone", by=traced) as gateway:
+        gateway.initialize()
+        assert "task_status" not in gateway.tools()
+        assert "search_tools" in gateway.tools()
+        gateway.execute("shelf-0__lists")
+        before = _imported(gateway.stderr())
+        gateway.said("list_tasks")
+        after = _imported(gateway.stderr())
+    assert "portico.gateway.metatools" in before
+    rarely = {"portico.tasks", "portico.task_protocol.task_tools", "portico.agents"}
+    assert before & rarely == set()
+    assert "portico.task_protocol.task_tools" in after
+
+
+def _imported(importtime: str) -> set[str]:
+    return {line.rpartition("|")[2].strip() for line in importtime.splitlines()}

@@ -20,6 +20,7 @@ from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.observe.observing import observing
+from portico.task_protocol.lazy_task_tools import LazyTaskTools
 
 if TYPE_CHECKING:
     from portico.gateway.gateway_tasks import GatewayTasks
@@ -232,9 +233,7 @@ class GatewayEndpoints:
         at = self._in_folder(f"{'search' if searches else 'all'}:{group or ''}")
         tasks = self._merged_tasks(exposure, at)
         if tasks is not None and metatools is not None:
-            from portico.task_protocol.task_tools import TaskTools
-
-            providers.append(TaskTools(self._tasks_host, at))
+            providers.append(LazyTaskTools(self._tasks_host, at))
         first = [] if metatools is None else [metatools.unwrapping]
         router.order = self._registry.order_of(router, exposure)
         endpoint = ChainEndpoint(
