@@ -16,6 +16,7 @@ from bench.scale import FULL, QUICK
 # A table is a file of `bench/tables` with a HEADING and `measure(scale) -> Section`.
 TABLES = {
     "http": "bench.tables.web",
+    "listeners": "bench.tables.listeners",
     "stdio": "bench.tables.stdio",
     "memory": "bench.tables.memory",
     "wrap": "bench.tables.wrap",

@@ -57,17 +57,21 @@ class WebServer:
 
     def open(self) -> None:
         """Wait until it listens, shake hands where it has sessions, and check its list."""
-        deadline = time.monotonic() + _START_S
-        while not _listens(self.port):
-            if self.process.popen.poll() is not None or time.monotonic() > deadline:
-                raise WrongAnswer(f"it did not start: {self.process.complaint()}")
-            time.sleep(0.02)
+        self.wait()
         if self.contender.asked is Asked.SESSION:
             self._initialize()
         started = time.monotonic()
         answer = self.ask(self.list_post())
         self.latency_s = time.monotonic() - started
         workload.check_list(answer, ID, workload.tools(self._tools))
+
+    def wait(self) -> None:
+        """Wait until it listens."""
+        deadline = time.monotonic() + _START_S
+        while not _listens(self.port):
+            if self.process.popen.poll() is not None or time.monotonic() > deadline:
+                raise WrongAnswer(f"it did not start: {self.process.complaint()}")
+            time.sleep(0.02)
 
     def check_call(self) -> None:
         """Call the echo once and look at the answer."""

@@ -109,6 +109,12 @@ def tool_request(
     return _request(id, "tools/call", params, modern=modern)
 
 
+def listen_request(id: int) -> bytes:
+    """The opening of a modern stream that is told of changed tools."""
+    params = {"notifications": {"toolsListChanged": True}}
+    return _request(id, "subscriptions/listen", params, modern=True)
+
+
 def initialize_request(id: int) -> bytes:
     """The opening of a legacy session."""
     params = {

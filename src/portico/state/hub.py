@@ -1,13 +1,17 @@
 """Publishes changes to the sessions and listeners of this process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from weakref import WeakSet
 
 from portico.model.context import Context
 from portico.model.session import Session
 from portico.model.types import Change
 from portico.protocol.listen import ListenFilter, change_message
+
+_AT_ONCE = 100
+"""Subscribers to notify in one turn of the loop: all other work waits that long."""
 
 
 class _Listener:
@@ -19,9 +23,8 @@ class _Listener:
         self.woken = asyncio.Event()
 
     def add(self, change: Change) -> None:
-        if self.wanted.covers(change):
-            self.pending[change.kind, change.uri] = change
-            self.woken.set()
+        self.pending[change.kind, change.uri] = change
+        self.woken.set()
 
 
 class ChangeHub:
@@ -31,10 +34,14 @@ class ChangeHub:
         self._sessions: WeakSet[Session] = WeakSet()
         self._listeners: set[_Listener] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._changes: dict[tuple[str, str], Change] = {}
+        """Changes that wait for their turn; a later one replaces an equal one."""
+        self._notifying: Iterator[None] | None = None
+        """Notifies one subscriber at each step; None if there is nothing left to send."""
 
     def attach(self, session: Session) -> None:
         """Send notifications to a legacy session for its lifetime."""
-        self._loop = asyncio.get_running_loop()
+        self._use_running_loop()
         self._sessions.add(session)
 
     @property
@@ -67,7 +74,7 @@ class ChangeHub:
         or we drain."""
         peer = context.peer
         assert peer is not None
-        self._loop = asyncio.get_running_loop()
+        self._use_running_loop()
         listener = _Listener(wanted)
         self._listeners.add(listener)  # before `first` is sent, so that no change is missed
         closed = asyncio.ensure_future(peer.closed())
@@ -85,10 +92,39 @@ class ChangeHub:
             closed.cancel()
             self._listeners.discard(listener)
 
+    def _use_running_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # the former loop may have ended halfway
+            self._loop, self._notifying = loop, None
+
     def _deliver(self, change: Change) -> None:
-        message = change_message(change)
-        for session in tuple(self._sessions):
-            if not change.uri or change.uri in session.subscriptions:
-                session.send(message)
-        for listener in tuple(self._listeners):
-            listener.add(change)
+        self._changes[change.kind, change.uri] = change
+        if self._notifying is None:
+            self._notifying = self._notify_each()
+            self._notify_some()
+
+    def _notify_some(self) -> None:
+        """Notify some subscribers now, and the others in the next turns of the loop."""
+        assert self._notifying is not None
+        assert self._loop is not None
+        count = 0
+        try:
+            count = sum(1 for _ in islice(self._notifying, _AT_ONCE))
+        finally:
+            if count < _AT_ONCE:
+                self._notifying = None
+        if count == _AT_ONCE:
+            self._loop.call_soon(self._notify_some)
+
+    def _notify_each(self) -> Iterator[None]:
+        while self._changes:
+            change = self._changes.pop(next(iter(self._changes)))
+            message = change_message(change)
+            for session in tuple(self._sessions):
+                if not change.uri or change.uri in session.subscriptions:
+                    session.send(message)
+                    yield
+            for listener in tuple(self._listeners):
+                if listener.wanted.covers(change):
+                    listener.add(change)
+                    yield
