@@ -1,6 +1,6 @@
 """Draws docs/terminal.svg: a gateway over four real servers, and what it answers, run just now.
 
-.venv/bin/python tools/picture.py
+.venv/bin/python -m tools.picture
 """
 
 import json
@@ -53,7 +53,7 @@ def main() -> None:
     folders = {f"{home}/config": "~/.config/portico", f"{home}/state": "~/.local/state/portico"}
     for real, usual in folders.items():
         lines = [line.replace(real, usual) for line in lines]
-    TARGET.write_text(_svg([_cut(line) for line in lines]), encoding="utf-8")
+    TARGET.write_text(drawn([cut(line) for line in lines]), encoding="utf-8")
     print(TARGET.relative_to(ROOT))
 
 
@@ -91,11 +91,13 @@ def _wait(environment: Mapping[str, str]) -> None:
     raise SystemExit("a server did not list its tools in time")
 
 
-def _cut(line: str) -> str:
+def cut(line: str) -> str:
+    """Return a line that fits into the picture."""
     return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1]}…"
 
 
-def _svg(lines: list[str]) -> str:
+def drawn(lines: list[str]) -> str:
+    """Return the picture of a terminal that shows these lines."""
     width = round(COLUMNS * CHARACTER + 2 * MARGIN)
     height = len(lines) * LINE + 2 * MARGIN
     texts = [
