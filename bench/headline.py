@@ -1,5 +1,6 @@
 """The head of the page: one table and one chart, drawn from the tables that the page keeps."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,13 @@ _OVER_STDIO = {
 _START = "stdio to an upstream of 50 tools: start and memory"
 _TOKENS = "Tokens before the first question"
 _SECONDS = "From the start to an answer, seconds"
+_CALLS, _EXECUTED, _FASTMCP = "Calls over stdio", "serve, execute_tool", "FastMCP, create_proxy"
 _LOAD = "HTTP to a stdio upstream of 50 tools, after load"
+SEARCH = report.PAGE.with_name("search.md")
+_RECALL = re.compile(
+    r"^\| substring count \| FastMCP .*\n.*\n\| \S+ \| (?P<theirs>\S+) \| \S+ \| (?P<ours>\S+) ",
+    re.MULTILINE,
+)
 _NOTES = """\
 - Smaller is better in every row. A dash: this benchmark does not measure it.
 - Tokens: the definitions of [real servers](#real-servers), counted with gpt-tokenizer. With Portico
@@ -75,24 +82,44 @@ def redraw(page: Path = report.PAGE, front: Path = report.FRONT) -> None:
     table = Table("", ("", *CONTENDERS), [measure.cells() for measure in measures])
     drawn = f"![The same figures as bars]({picture.name})"
     report.keep(PART, HEADING, f"{table.markdown()}\n{drawn}\n\n{_NOTES}\n{_verdict(kept)}", page)
-    report.put(PART, benefits(kept).markdown(), front)
+    report.put(PART, benefits(kept, SEARCH.read_text(encoding="utf-8")).markdown(), front)
 
 
-def benefits(kept: Kept) -> Table:
-    """The front page's table of gains for a user."""
+def benefits(kept: Kept, search: str = "") -> Table:
+    """The front page's table of gains for a user; `search` is the page about search."""
     rows = []
     if tokens := _tokens(kept):
-        read = [f"{tokens[name]:,.0f} tokens" for name in (WITHOUT, "Portico")]
-        rows.append([f"read by a model before its first question, {_fleet(kept)}", *read])
+        read = [f"{tokens[name]:,.0f}" for name in (WITHOUT, "Portico")]
+        what = "tokens of definitions that a model reads first, where its client defers none"
+        rows.append([f"{what}; {_fleet(kept)}", "without Portico", *read])
     if start := _start(kept):
         took = [f"{start[name]:.1f} s" for name in (WITHOUT, "Portico")]
-        rows.append(["the same servers, from a later start to the first search result", *took])
+        what = "from a later start to the first search result; the same servers"
+        rows.append([what, "the client starts all, and waits for the last list", *took])
     if called := _beside(kept, _LOAD, "call CPU us", _OVER_HTTP):
-        ours = f"{called.pop('Portico'):,.0f} µs"
-        peers = sorted(called.items(), key=lambda item: -item[1])
-        theirs = ", ".join(f"{name} {figure:,.0f} µs" for name, figure in peers)
-        rows.append(["CPU time of a call through a proxy", theirs, ours])
-    return Table("", ("", "without Portico", "with Portico"), rows)
+        wrapped = called.pop("Portico")
+        rows += [
+            ["CPU time of a call through `wrap`, over HTTP", name, *_microseconds(figure, wrapped)]
+            for name, figure in _best_and_worst(called)
+        ]
+    served = {name: kept.figure("serve", _CALLS, name, "CPU us") for name in (_EXECUTED, _FASTMCP)}
+    ours, theirs = served[_EXECUTED], served[_FASTMCP]
+    if ours is not None and theirs is not None:
+        what = "CPU time of a call through `serve`, over stdio"
+        rows.append([what, "FastMCP", *_microseconds(theirs, ours)])
+    if found := _RECALL.search(search):
+        what = "recall of search: of the tools that a request needs, the part among the first five"
+        rows.append([what, "FastMCP's search", found["theirs"], found["ours"]])
+    return Table("", ("", "compared with", "that one", "Portico"), rows)
+
+
+def _best_and_worst(peers: Mapping[str, float]) -> list[tuple[str, float]]:
+    order = sorted(peers.items(), key=lambda item: item[1])
+    return [order[0], order[-1]][: len(order)]
+
+
+def _microseconds(*figures: float) -> list[str]:
+    return [f"{figure:,.0f} µs" for figure in figures]
 
 
 def measured(kept: Kept) -> list[Measure]:

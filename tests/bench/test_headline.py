@@ -86,12 +86,20 @@ def test_every_title_of_the_chart_fits_its_panel() -> None:
     assert [title for title in titles if len(title) * 9 > chart.WIDTH] == []
 
 
-def test_the_front_page_shows_what_a_user_gains(tmp_path: Path) -> None:
+def test_the_front_page_shows_what_each_figure_is_compared_with(tmp_path: Path) -> None:
     headline.redraw(_page(tmp_path), front := _front(tmp_path))
     rows = [line for line in front.read_text().splitlines() if line.startswith("| CPU")]
-    assert [[cell.strip() for cell in row.split("|")[2:4]] for row in rows] == [
-        ["FastMCP 3,278 µs", "50 µs"]
+    assert [[cell.strip() for cell in row.split("|")[2:5]] for row in rows] == [
+        ["FastMCP", "3,278 µs", "50 µs"]
     ]
+
+
+def test_the_front_page_has_the_recall_that_the_page_about_search_has() -> None:
+    table = headline.benefits(Kept(""), headline.SEARCH.read_text())
+    ((what, whose, theirs, ours),) = table.rows
+    assert (whose, what.partition(":")[0]) == ("FastMCP's search", "recall of search")
+    assert 0 < float(theirs) < float(ours) < 1
+    assert headline.benefits(Kept(""), "").rows == []
 
 
 def test_the_pages_and_the_chart_are_those_of_the_kept_tables(tmp_path: Path) -> None:

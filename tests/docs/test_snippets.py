@@ -1,7 +1,7 @@
 """Every Python block of the docs runs, and prints what the page says it prints.
 
 The blocks of one page share a namespace and an event loop and run in order. A block with a file's
-name beside its language is saved first. What a page uses but does not define is in its prelude.
+name beside its language is saved first.
 """
 
 import ast
@@ -11,24 +11,8 @@ from typing import Any
 
 import pytest
 
-from portico import Only, Server
 from tests.docs.pages import Block, blocks, pages, text_of
 
-
-def _named(name: str, tool: str) -> Server:
-    server = Server(name)
-    server.add_tool({"name": tool, "inputSchema": {"type": "object"}}, lambda arguments: name)
-    return server
-
-
-PRELUDES: dict[str, dict[str, Any]] = {
-    "README.md": {
-        "Only": Only,
-        "weather": _named("weather", "forecast"),
-        "calendar": _named("calendar", "today"),
-        "body": b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}',
-    },
-}
 NOT_RUN = 2
 """Blocks marked `no-run`: they need what is not installed here, or never end."""
 
@@ -41,7 +25,7 @@ async def test_the_code_of_a_page_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "snippets", **PRELUDES.get(page, {})}
+    names: dict[str, Any] = {"__name__": "snippets"}
     for block in blocks(page):
         block.save(tmp_path)
         if block.language == "python" and block.note != "no-run":
