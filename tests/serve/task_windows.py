@@ -96,6 +96,8 @@ class TaskWindow(Piped):
 class TaskWindows:
     """A config, its windows, the store of their tasks, and the ledger."""
 
+    kind: type[TaskWindow] = TaskWindow
+
     def __init__(self, folder: Path, name: str = "portico", **tables: dict[str, Any]) -> None:
         self.folder = folder
         self.home = folder / "home"
@@ -116,10 +118,14 @@ class TaskWindows:
 
     def open(self, *options: str, modern: bool = True) -> TaskWindow:
         """One more window, in a process group of its own as clients start it."""
+        return self.stack.enter_context(self.begun(*options, modern=modern))
+
+    def begun(self, *options: str, modern: bool = True) -> TaskWindow:
+        """The same, for the caller to close."""
         variables = [f"PORTICO_HOME={self.home}", f"LEDGER={self.ledger}"]
         portico = [sys.executable, "-m", "portico", "serve", "--config", str(self.config)]
         command = ["setsid", "--wait", "env", *variables, *portico, *options]
-        window = self.stack.enter_context(TaskWindow(command, modern=modern))
+        window = self.kind(command, modern=modern)
         window.greet()
         return window
 
