@@ -8,9 +8,10 @@ import time
 from contextlib import nullcontext
 from importlib import import_module
 
-from bench import headline, machine, report
+from bench import compare, headline, machine, report
 from bench.awake import awake
-from bench.report import Budget, Section
+from bench.kept import Kept
+from bench.report import PAGE, Budget, Section
 from bench.scale import FULL, QUICK
 
 # A table is a file of `bench/tables` with a HEADING and `measure(scale) -> Section`.
@@ -46,12 +47,18 @@ def main() -> int:
         print("the benchmarks need Linux (for /proc) and wrk (apt-get install wrk)")
         return 1
     budgets: list[Budget] = []
+    dearer: list[str] = []
+    kept = Kept(PAGE.read_text(encoding="utf-8"))
     for name in TABLES if "all" in options.table else options.table:
         table = import_module(TABLES[name])
         facts, started = machine.facts(), time.monotonic()
         is_awake = name not in _OF_DISKS
         with awake() if is_awake else nullcontext():
             section: Section = table.measure(QUICK if options.quick else FULL)
+        if not options.quick:  # the figures of a smoke run are not comparable
+            found = compare.dearer(name, section.tables, kept)
+            section.notes += [f"dearer than in the run before: {line}" for line in found]
+            dearer += found
         took = f"It took {time.monotonic() - started:.0f} s."
         took = f"Cores kept awake. {took}" if is_awake else took
         text = f"{facts} {took}\n\n{section.markdown()}"
@@ -62,6 +69,9 @@ def main() -> int:
     if budgets:
         print(report.verdicts(budgets).markdown())
     print(report.summary(budgets))
+    if dearer:
+        print(f"{len(dearer)} figures are over {compare.MOST:g} times those of the run before:")
+        print("\n".join(dearer))
     return 0
 
 

@@ -11,6 +11,12 @@ _TABLE = re.compile(r"^### (.*)\n\n((?:\|.*\n)+)", re.MULTILINE)
 _NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
 
 
+def number(cell: str) -> float | None:
+    """Return the figure at the beginning of a cell; None if there is none."""
+    found = _NUMBER.match(cell)
+    return float(found[0].replace(",", "")) if found else None
+
+
 class Kept:
     """Every table of a page, by the name of its part and its title."""
 
@@ -20,8 +26,7 @@ class Kept:
     def figure(self, part: str, title: str, row: str, column: str) -> float | None:
         """One figure, or None where no run has kept it."""
         cell = self._tables.get((part, title), {}).get(row, {}).get(column, "")
-        found = _NUMBER.match(cell)
-        return float(found[0].replace(",", "")) if found else None
+        return number(cell)
 
     def budgets(self) -> dict[str, str]:
         """The verdict on every budget."""
