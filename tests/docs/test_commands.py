@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from portico.cli.main import COMMANDS, main
-from tests.docs.pages import ROOT, Block, blocks, pages, prose, section
+from tests.docs.pages import ROOT, Block, blocks, headings, pages, prose, section
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _OTHERS = frozenset(("--loop",))
@@ -28,6 +28,9 @@ _LISTED = re.compile(r" {2,}[a-z]|--version")
 """A line of a table of commands, with words on each."""
 _BEFORE = {"wrap": 0, "servers": 2}
 """Commands that take another program's command line, and how many plain words stand before it."""
+MOST_WORDS = 150
+"""Of one command, outside of code and tables; the rest is explained on a page of its own."""
+EXPLAINED = "docs/commands-explained.md"
 _SHELL = ("", "console", "sh", "shell")
 
 
@@ -148,3 +151,13 @@ def test_the_first_server_of_the_readme_can_be_called_and_looked_at(tmp_path: Pa
 def test_every_option_of_a_command_is_documented(command: str) -> None:
     described = set(_OPTION.findall(section("docs/commands.md", f"portico {command}")))
     assert described == _options(command) - {"--help"}
+
+
+def test_the_page_of_commands_is_a_reference() -> None:
+    text = re.sub(r"^\|.*$", "", prose("docs/commands.md"), flags=re.MULTILINE)
+    sections = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
+    assert [name for name, part in sections.items() if len(part.split()) > MOST_WORDS] == []
+    explained = {f"portico {command}" for command in COMMANDS} & set(headings(EXPLAINED))
+    missing = [name for name in explained if f"({Path(EXPLAINED).name}#" not in sections[name]]
+    assert explained
+    assert missing == []
