@@ -28,16 +28,19 @@ async def admit(
     quotas: AgentQuotas,
     running: Mapping[str, int] = _NO_COUNTS,
     failures: Mapping[str, str] = _NO_TEXTS,
+    chosen: Routing | None = None,
 ) -> Routing:
-    """Choose an agent whose prompt starts now; count the prompt unless the agent is busy.
+    """Choose an agent whose prompt starts now; count the prompt unless the agent is busy. `chosen`
+    is a choice that was made with the same state.
 
     Another process may take the last slot of the chosen agent first. Then the choice is made again,
     with the quotas as they are by then.
     """
     attempts = _MAX_ATTEMPTS + len(config.entries)
     while True:
-        found = await candidates(config, quotas, running, failures)
-        chosen = route(request, found, config.rules, config.defaults.strategy)
+        if chosen is None:
+            found = await candidates(config, quotas, running, failures)
+            chosen = route(request, found, config.rules, config.defaults.strategy)
         if not chosen.agent or chosen.waits:
             return chosen
         key = secrets.token_hex(8)
@@ -47,3 +50,4 @@ async def admit(
         attempts -= 1
         if not attempts:  # slots became free and were taken again, each time
             return replace(chosen, agent="", reason="", error=str(over), free_at=over.free_at)
+        chosen = None

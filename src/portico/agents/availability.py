@@ -34,8 +34,16 @@ async def candidates(
     `running` has the number of each agent's tasks, and `failures` what kept it from working when it
     was last used.
     """
-    limits = {id: entry.rate_limit for id, entry in config.entries.items()}
-    statuses = await quotas.status(limits)
+    return candidates_of(config, await quotas.status(config.rate_limits), running, failures)
+
+
+def candidates_of(
+    config: AgentsConfig,
+    statuses: Mapping[str, QuotaStatus],
+    running: Mapping[str, int] = _NO_COUNTS,
+    failures: Mapping[str, str] = _NO_TEXTS,
+) -> list[AgentCandidate]:
+    """Return all agents with their state, as their quotas were just now."""
     return [
         candidate(entry, statuses[id], running.get(id, 0), failures.get(id, ""))
         for id, entry in config.entries.items()

@@ -64,7 +64,7 @@ async def _agents(config: "AgentsConfig") -> list[dict[str, Any]]:
 
     quotas = quotas_in_folder(state_folder())
     try:
-        limits = {id: entry.rate_limit for id, entry in config.entries.items()}
+        limits = config.rate_limits
         statuses, totals = await quotas.status(limits), await quotas.totals()
     finally:
         await quotas.close()

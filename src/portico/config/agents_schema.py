@@ -257,6 +257,11 @@ class AgentsConfig(Struct, frozen=True, kw_only=True):
     rules: tuple[RoutingRule, ...] = ()
     """In the order in which they are tried."""
 
+    @property
+    def rate_limits(self) -> "dict[str, RateLimit]":
+        """The limits of each agent, by its id."""
+        return {id: entry.rate_limit for id, entry in self.entries.items()}
+
 
 def occurs(keyword: str, prompt: str) -> bool:
     """True if a keyword is in a prompt as a word or phrase, in upper or lower case."""

@@ -2,16 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from portico.agents.admission import Admission, admit
-from portico.agents.availability import as_data, candidates
+from portico.agents.availability import as_data, candidates_of
 from portico.agents.configured_agent import launch_of
 from portico.agents.delegation import TurnOutcome
-from portico.agents.routing import Routing, RoutingRequest
+from portico.agents.routing import Routing, RoutingRequest, route
 from portico.agents.warm_pool import WarmPool
 from portico.config.agents_schema import AgentEntry, AgentsConfig
 from portico.delegate.agent_slots import AgentSlots
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
 
 _REST_S = 60.0
 """How long an agent that failed to start is not chosen again."""
+
+
+class _RoutingState(NamedTuple):
+    """All in this process that the choice of an agent depends on."""
+
+    config: AgentsConfig
+    running: Mapping[str, int]
+    problems: Mapping[str, str]
+    admitted: int
+
+
+class _Routed(NamedTuple):
+    """The latest choice of an agent for a prompt that is not admitted yet."""
+
+    request: RoutingRequest
+    chosen: Routing
+    state: _RoutingState
 
 
 class AgentHost:
@@ -41,6 +58,7 @@ class AgentHost:
             self._admit, self.take_back, lambda: self.config.defaults.max_concurrent
         )
         self._failures: dict[str, tuple[float, str]] = {}
+        self._routed: _Routed | None = None
         self._pools: dict[str, WarmPool] = {}
         self.metrics = DelegationMetrics()
         self.endings = Background()
@@ -77,7 +95,28 @@ class AgentHost:
     async def _admit(self, request: RoutingRequest) -> Routing:
         # A person may have repaired an agent that the request names.
         problems = {} if request.agent_id else {**self._problems(), **request.tried}
-        return await admit(request, self.config, self.quotas, self.slots.running, problems)
+        known, self._routed = self._routed, None
+        is_same = known is not None and known[::2] == (request, self._state())
+        chosen = known.chosen if known is not None and is_same else None
+        return await admit(request, self.config, self.quotas, self.slots.running, problems, chosen)
+
+    async def route(self, request: RoutingRequest) -> Routing:
+        """Choose the agent of a prompt without counting it; its admission need not choose again as
+        long as nothing has changed. An agent that is busy, or failed to start, may still get it."""
+        state, config = self._state(), self.config
+        statuses = await self.quotas.status(config.rate_limits)
+        problems = {} if request.agent_id else self._problems()
+        found = candidates_of(config, statuses, self.slots.running, problems)
+        chosen = route(request, found, config.rules, config.defaults.strategy)
+        if chosen.agent:
+            self._routed = _Routed(request, chosen, state)
+            return chosen
+        found = candidates_of(config, statuses)
+        return route(request, found, config.rules, config.defaults.strategy)
+
+    def _state(self) -> _RoutingState:
+        running = {id: count for id, count in self.slots.running.items() if count}
+        return _RoutingState(self.config, running, self._problems(), self.slots.admitted)
 
     async def take_back(self, routing: Routing) -> None:
         """Do not count a prompt that was not sent."""
@@ -143,9 +182,9 @@ class AgentHost:
 
     async def status(self) -> list[dict[str, Any]]:
         """Return all agents with their availability, quota, tasks and totals."""
-        limits = {id: entry.rate_limit for id, entry in self.config.entries.items()}
-        statuses, totals = await self.quotas.status(limits), await self.quotas.totals()
-        found = await candidates(self.config, self.quotas, self.slots.running, self._problems())
+        statuses = await self.quotas.status(self.config.rate_limits)
+        totals = await self.quotas.totals()
+        found = candidates_of(self.config, statuses, self.slots.running, self._problems())
         return [
             {**as_data(one, statuses[one.entry.id], totals.get(one.entry.id)), **self._warm(one)}
             for one in found

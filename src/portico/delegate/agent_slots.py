@@ -38,6 +38,8 @@ class AgentSlots:
         does not start after all. `limit` is that of all agents together."""
         self.running: Counter[str] = Counter()
         """The prompts in progress, by agent."""
+        self.admitted = 0
+        """The number of prompts that were admitted so far."""
         self._admit = admit
         self._take_back = take_back
         self._limit = limit
@@ -106,6 +108,7 @@ class AgentSlots:
                     await self._take_back(chosen)
 
     def _take(self, place: _Place, chosen: Routing) -> None:
+        self.admitted += 1
         if chosen.agent:
             self.running[chosen.agent] += 1
         self._leave(place).set_result(chosen)

@@ -31,9 +31,9 @@ class AgentsApp:
         self.stop = asyncio.Event()
         self._host = AgentHost(config, lambda: quotas_in_folder(folder), folder)
         tools = DelegateTools(self._host, self._tasks, _KIND)
-        self._server = tools.server(tasks=folder)
-        self._server.include(TaskTools(self._tasks, is_listed=True))
-        self.endpoint: ChainEndpoint = self._server.endpoint(links)
+        self.server = tools.server(tasks=folder)
+        self.server.include(TaskTools(self._tasks, is_listed=True))
+        self.endpoint: ChainEndpoint = self.server.endpoint(links)
         runner = DelegateRunner(
             self._host,
             prepare=WorktreeFolders(folder).prepare,
@@ -43,14 +43,14 @@ class AgentsApp:
         self._tasks().worker.register(_KIND, linked, self._host.slots.claimable)
 
     def _tasks(self) -> TaskHost:
-        return self._server.task_host
+        return self.server.task_host
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
         """Start the agents that are kept warm, and continue stored tasks; at the end, end all."""
         self._host.start()
         try:
-            async with self._server.running():
+            async with self.server.running():
                 yield
         finally:
             await self._host.close()

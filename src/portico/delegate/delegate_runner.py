@@ -50,6 +50,7 @@ from portico.tasks.work import ORPHANED, TaskOutcome, Work
 
 _MAX_AGENTS = 8
 """Agents that are tried for one task, if they do not start."""
+_SHOWN_AFTER_S = 0.1
 _OF_TASK = ("unsupported", "removed", "folder")
 """Kinds of failed starts of which another task need not be afraid."""
 _OF_SESSION = ("refused", "protocol")
@@ -108,8 +109,8 @@ class WorkPort:
         self._work = work
 
     async def progress(self, text: str) -> None:
-        """Show what the agent is doing."""
-        await self._work.progress(text)
+        """Show what the agent is doing, unless it is done in a moment."""
+        await self._work.progress(text, after_s=_SHOWN_AFTER_S)
 
     async def record(self, text: str) -> None:
         """Keep an event of the task."""

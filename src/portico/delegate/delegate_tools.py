@@ -92,7 +92,8 @@ class DelegateTools:
             return unfinished(task, [note])
         until = task.created_at + self._host.config.defaults.sync_budget_s
         host = self._tasks()
-        waiting = wait_for(host.worker.store, task, context, until - time.time())
+        left_s = until - time.time()
+        waiting = wait_for(host.worker.store, task, context, left_s, is_new=known is None)
         if own is None:
             return await waiting
         host.waiting[task.id] = own
@@ -203,17 +204,12 @@ class DelegateTools:
 
     async def _check(self, delegation: StoredDelegation) -> None:
         """Raise ToolError if no agent could ever get this task."""
-        from portico.agents.availability import candidates
-        from portico.agents.routing import route
-
-        config = self._host.config
-        found = await candidates(config, self._host.quotas)
         request = RoutingRequest(
             task_type=delegation.task_type,
             prompt=delegation.prompt,
             agent_id=delegation.agent_id,
         )
-        routing = route(request, found, config.rules, config.defaults.strategy)
+        routing = await self._host.route(request)
         if not routing.agent:
             raise ToolError(routing.error)
 

@@ -39,11 +39,12 @@ async def begun_task(store: "TaskStore", task: TaskRecord) -> TaskRecord:
 
 
 async def wait_for(
-    store: "TaskStore", task: TaskRecord, context: Context, within_s: float
+    store: "TaskStore", task: TaskRecord, context: Context, within_s: float, *, is_new: bool
 ) -> ToolResult:
     """Return the result of a task; after this time, or at a question to a model, its state.
 
-    No time passes while the person in front of the client has a question.
+    No time passes while the person in front of the client has a question. A task that `is_new` was
+    stored just now.
     """
     shown, reports = "", 0
 
@@ -53,7 +54,9 @@ async def wait_for(
             shown, reports = latest.message, reports + 1
             await context.progress(reports, message=shown)
 
-    latest = await settled_task(store, task, context, within_s, changed=report, or_question=False)
+    latest = await settled_task(
+        store, task, context, within_s, changed=report, or_question=False, is_new=is_new
+    )
     return await _result(store, latest) if latest.is_finished else _state(latest)
 
 

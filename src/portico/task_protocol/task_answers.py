@@ -178,19 +178,21 @@ async def settled_task(
     *,
     changed: Callable[[TaskRecord], Awaitable[None]] | None = None,
     or_question: bool = True,
+    is_new: bool = False,
 ) -> TaskRecord:
     """Wait for the end of a task, or for a question that its client cannot pass to a person; return
     the task as it is then, or after this time.
 
     A client that can ask its person does so; until the question is closed, no time passes. Without
     `or_question`, a question that only a person may answer does not end the wait. `changed` is
-    awaited with each state.
+    awaited with each state. A task that `is_new` was stored just now, by the caller.
     """
     clock = asyncio.get_running_loop().time
     left_s = max(context.state.pop(_LEFT, within_s), 0.0)
     asked: set[str] = set()
     latest = task
-    async with task_changes(store, task.principal, task.id) as changes:
+    new = task if is_new else None
+    async with task_changes(store, task.principal, task.id, new) as changes:
         found = await anext(changes, None)
         while found is not None:
             latest = found

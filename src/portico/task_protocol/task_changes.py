@@ -17,16 +17,19 @@ _POLL_S = 1.0
 
 @asynccontextmanager
 async def task_changes(
-    store: "TaskStore", principal: str, id: str
+    store: "TaskStore", principal: str, id: str, new: TaskRecord | None = None
 ) -> AsyncGenerator[AsyncGenerator[TaskRecord, None], None]:
-    """Return the states of a task: the current one, then each change, up to its end."""
-    async with aclosing(_changes(store, principal, id)) as changes:
+    """Return the states of a task: the current one, then each change, up to its end. A task that
+    was stored just now is `new`, and not read again."""
+    async with aclosing(_changes(store, principal, id, new)) as changes:
         yield changes
 
 
-async def _changes(store: "TaskStore", principal: str, id: str) -> AsyncGenerator[TaskRecord, None]:
+async def _changes(
+    store: "TaskStore", principal: str, id: str, new: TaskRecord | None
+) -> AsyncGenerator[TaskRecord, None]:
     with store.watch(id) as watch:
-        seen = await store.get(principal, id)
+        seen = await store.get(principal, id) if new is None else new
         while seen is not None:
             yield seen
             if seen.is_finished:

@@ -203,6 +203,6 @@ class LeasedTasks(StoredTasks):
         if done is None:
             await self._remove(stored)
         else:
-            self._watches.publish(done)
+            self._watches.publish(done, result)
         self._payloads.remove(removed)
         return done

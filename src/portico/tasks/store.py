@@ -182,7 +182,8 @@ class TaskStore(LeasedTasks):
 
     async def result(self, task: TaskRecord) -> bytes | None:
         """Return a task's result; None if it has none, or if the task was removed."""
-        return await self._payload(task, "result")
+        known = self._watches.take_result(task.id)
+        return known if known is not None else await self._payload(task, "result")
 
     async def events(self, task: TaskRecord) -> list[TaskEvent]:
         """Return a task's latest events, oldest first."""

@@ -1,7 +1,7 @@
 """Listeners of single tasks, in this process."""
 
 import asyncio
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +9,8 @@ from portico.tasks.record import TaskRecord
 
 _WAITING = 100
 """Changes that wait for one listener; older ones are dropped, the newest never."""
+_RESULTS, _RESULT_SIZE = 16, 1 << 16
+"""Results that are kept for their listeners, and the size of the largest."""
 
 
 class TaskWatch:
@@ -36,6 +38,7 @@ class TaskWatches:
 
     def __init__(self) -> None:
         self._watches: defaultdict[str, set[TaskWatch]] = defaultdict(set)
+        self._results: OrderedDict[str, bytes] = OrderedDict()
 
     @contextmanager
     def watch(self, id: str) -> Iterator[TaskWatch]:
@@ -49,7 +52,16 @@ class TaskWatches:
             if not self._watches[id]:
                 del self._watches[id]
 
-    def publish(self, task: TaskRecord) -> None:
-        """Pass a changed task to its listeners."""
-        for watch in tuple(self._watches.get(task.id, ())):
+    def publish(self, task: TaskRecord, result: bytes | None = None) -> None:
+        """Pass a changed task to its listeners; the first that reads its result gets this one."""
+        watches = tuple(self._watches.get(task.id, ()))
+        if watches and result is not None and len(result) <= _RESULT_SIZE:
+            self._results[task.id] = result
+            if len(self._results) > _RESULTS:
+                self._results.popitem(last=False)
+        for watch in watches:
             watch.add(task)
+
+    def take_result(self, id: str) -> bytes | None:
+        """Return the result that was published with a task, once."""
+        return self._results.pop(id, None)

@@ -112,10 +112,11 @@ class Work:
             self._is_stopping = True
             self.running.cancel()
 
-    async def progress(self, text: str) -> None:
-        """Set the status message; of several within a second, the last is stored."""
+    async def progress(self, text: str, after_s: float = 0.0) -> None:
+        """Set the status message; of several within a second, the last is stored. With `after_s`,
+        it is stored so much later, unless the task has ended by then."""
         loop = asyncio.get_running_loop()
-        left = self._last_progress + _PROGRESS_S - loop.time()
+        left = max(self._last_progress + _PROGRESS_S - loop.time(), after_s)
         if left <= 0:
             self._last_progress = loop.time()
             with suppress(StoreError):  # the work is worth more than its status
@@ -127,7 +128,7 @@ class Work:
 
     def _send_later(self) -> None:
         text, self._next_message, self._timer = self._next_message, None, None
-        if text is not None and not self.is_lost:
+        if text is not None and not self.is_lost and not self.is_over:
             self._last_progress = asyncio.get_running_loop().time()
             sending = asyncio.ensure_future(self._store.progress(self.lease, text))
             sending.add_done_callback(lambda done: done.cancelled() or done.exception())
