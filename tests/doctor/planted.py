@@ -21,6 +21,7 @@ from portico.auth.login_store import LoginStore
 from portico.catalog.catalog_store import CatalogStore
 from portico.cli.main import main
 from portico.console.running import running_statuses
+from portico.process.children_file import pids_name
 from portico.process.process_tree import start_of
 from tests.agents.rig import FAKE
 from tests.support.running import EVERYTHING, http_server
@@ -191,10 +192,12 @@ def _orphan(setup: Setup) -> None:
     folder = setup.home / "state" / "children"
     folder.mkdir(exist_ok=True)
     mark = os.urandom(8).hex()
-    (folder / "1-dead").write_text(f"+{mark} {process.pid} {start_of(process.pid)}\n")
-    with (folder / "2-alive").open("w") as held:
+    (folder / f"1-{pids_name()}-dead").write_text(
+        f"+{mark} {process.pid} {start_of(process.pid)}\n"
+    )
+    with (folder / f"2-{pids_name()}-alive").open("w") as held:
         held.write(f"+{mark} {os.getpid()} {start_of(os.getpid())}\n")
-    setup.stack.enter_context(held_lock(folder / "2-alive"))
+    setup.stack.enter_context(held_lock(folder / f"2-{pids_name()}-alive"))
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from portico.process.children_file import end_orphans, orphans
-from portico.process.process_tree import start_of
+from portico.process.children_file import end_orphans, orphans, pids_name
+from portico.process.process_tree import MARK, marks_of, start_of
 from tests.wrap.standing import until
 
 DEAF = "import signal, sys, time; signal.signal(15, 1); print('up', flush=True); time.sleep(600)"
@@ -87,11 +87,14 @@ def test_a_child_without_portico_and_guardian_is_an_orphan_until_it_is_ended(hom
 
 def test_a_portico_that_ends_leaves_no_file_and_removes_those_of_the_dead(home: Path) -> None:
     home.mkdir(parents=True)
-    (home / "1-dead").write_text("+aa 1 1\n")
+    dead, other = home / f"1-{pids_name()}-dead", home / "1-before"
+    dead.write_text("+aa 1 1\n")
+    other.write_text("+aa 1 1\n")
+    os.utime(other, (0, 0))
     with driven() as portico:
         assert portico.process.stdin is not None
-        assert [one.name for one in home.iterdir()] != ["1-dead"]
-        assert not (home / "1-dead").exists()
+        until(lambda: not dead.exists() and not other.exists(), "they stay")
+        assert len(list(home.iterdir())) == 1
         portico.process.stdin.close()
         assert portico.process.wait(60) == 0
     assert list(home.iterdir()) == []
@@ -102,7 +105,7 @@ def test_a_process_that_reused_the_pid_is_no_orphan(home: Path) -> None:
     own = os.getpid()
     start = start_of(own)
     assert start is not None
-    file = home / "1-x"
+    file = home / f"1-{pids_name()}-x"
     file.write_text(f"+aa {own} {start + 1}\n")
     assert orphans() == []
     file.write_text(f"+aa {own} {start}\n-aa\n")
@@ -114,10 +117,44 @@ def test_a_process_that_reused_the_pid_is_no_orphan(home: Path) -> None:
         assert orphans() == []
 
 
+def test_the_pids_of_another_machine_or_start_or_container_mean_nothing(home: Path) -> None:
+    home.mkdir(parents=True)
+    own = os.getpid()
+    for name in ("1-x", "1-0123abcd4026531836-x", "1--x"):
+        (home / name).write_text(f"+aa {own} {start_of(own)}\n")
+    assert orphans() == []
+
+
+def test_the_next_portico_ends_what_guardian_and_twin_could_not(home: Path) -> None:
+    with driven() as first:
+        beside = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", DEAF],
+            stdout=subprocess.PIPE,
+            env={MARK: marked(first.child)},
+            start_new_session=True,
+        )
+        os.kill(first.process.pid, signal.SIGSTOP)
+        os.killpg(first.guardian, signal.SIGKILL)  # its twin as well
+        first.kill()
+        until(orphans, "no orphan was found")
+        with driven() as second:
+            until(lambda: start_of(first.child) is None, "it stays")
+            assert start_of(second.child) is not None
+        # As a program that a person started in a terminal that an agent opened.
+        assert start_of(beside.pid) is not None, "it only had the mark"
+        with beside:
+            beside.kill()
+
+
+def marked(pid: int) -> str:
+    [mark] = marks_of(pid)[0]
+    return mark
+
+
 @pytest.mark.parametrize("text", ["", "+", "+a", "+a b c", "+a 1", "\0" * 9, "-", "+a 1 2 3", "é"])
 def test_a_damaged_file_is_no_orphan_and_no_error(home: Path, text: str) -> None:
     home.mkdir(parents=True)
-    (home / "1-x").write_text(text)
+    (home / f"1-{pids_name()}-x").write_text(text)
     (home / "readme").write_text("not one of ours")
-    (home / "2-link").symlink_to("/etc/passwd")
+    (home / f"2-{pids_name()}-link").symlink_to("/etc/passwd")
     assert orphans() == []

@@ -84,16 +84,6 @@ def test_killing_portico_and_its_guardian_leaves_nobody(
     record_property("soak", f"{rounds} rounds, 0 processes left")
 
 
-def test_the_kernel_ends_servers_when_nobody_else_is_left_to(fifo: str, alive: int) -> None:
-    driver = drive([member(fifo)])  # it does not read its input, so it does not notice its end
-    guardian = guardian_of(driver)
-    until_all_live(alive, 1)
-    os.kill(driver.pid, signal.SIGSTOP)
-    os.killpg(guardian, signal.SIGKILL)  # its twin as well
-    killed(driver)
-    until_all_are_gone(alive)
-
-
 async def test_a_dead_guardian_is_replaced_at_once() -> None:
     wire, _ = await opened(Command(("cat",)))
     before = GUARDIAN.pid

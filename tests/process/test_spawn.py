@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from portico.model.errors import TargetError
-from portico.process import spawn
+from portico.process import guardian, spawn
 from portico.process.guardian import GUARDIAN
 from portico.wires.child_wire import ChildWire, Command
 from portico.wires.wire import Outgoing
@@ -119,7 +119,7 @@ async def test_a_start_that_is_given_up_leaves_nothing_when_it_comes(tmp_path: P
 
 @linux
 async def test_a_guardian_that_does_not_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spawn, "ANSWER_S", 0.1)
+    monkeypatch.setattr(guardian, "ANSWER_S", 0.5)
     first, heard = await opened(CAT)
     stopped = GUARDIAN.pid
     assert stopped is not None
@@ -135,7 +135,7 @@ async def test_a_guardian_that_does_not_answer_is_replaced(monkeypatch: pytest.M
 async def test_without_descriptors_a_start_fails_and_leaks_none() -> None:
     wire, inbox = await opened(CAT)
     before = len(os.listdir("/dev/fd"))
-    for room in range(9):
+    for room in range(8):
         with few_descriptors(room), pytest.raises(TargetError, match="raise `ulimit -n`"):
             await opened(CAT)
     assert len(os.listdir("/dev/fd")) <= before  # those of an earlier test may be closed meanwhile
@@ -191,18 +191,20 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("place", ["link", "link/inner"])
-@pytest.mark.parametrize("is_guarded", [pytest.param(True, marks=linux), False])
+@pytest.mark.parametrize("is_below_keeper", [pytest.param(True, marks=linux), False])
 async def test_an_agent_is_not_started_behind_a_link(
-    tmp_path: Path, place: str, is_guarded: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: str, is_below_keeper: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
-    if not is_guarded:
-        monkeypatch.setattr(GUARDIAN, "channel", None)
+    if not is_below_keeper:
+        monkeypatch.setattr(sys, "platform", "darwin")
+    mark = GUARDIAN.announce()
     with pytest.raises(NotADirectoryError):
-        await spawn.spawn(("pwd",), {}, str(tmp_path / place), is_kept=True)
+        await spawn.spawn(("pwd",), {}, str(tmp_path / place), mark, is_kept=True)
     real = str(tmp_path / "real" / "inner")
-    child = await spawn.spawn(("pwd",), {}, real, is_kept=True)
+    child = await spawn.spawn(("pwd",), {}, real, mark, is_kept=True)
     assert child.stdout.read() == f"{real}\n".encode()
     child.close()
     await asyncio.to_thread(os.waitpid, child.pid, 0)
+    GUARDIAN.forget(mark)

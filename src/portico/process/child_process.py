@@ -94,20 +94,17 @@ class ChildProcess:
             if family is not None:
                 family.expect(mark)
             spawned = await spawn(
-                argv, {**env, **own}, cwd, is_kept=family is not None, is_spared=is_spared
+                argv, {**env, **own}, cwd, mark, is_kept=family is not None, is_spared=is_spared
             )
         except (OSError, ValueError):
             _forget(mark, family)
             raise
-        GUARDIAN.register(mark, spawned.pid)
         if family is not None:
             family.add(spawned.pid, mark)
         try:
             return cls(spawned, mark, family)
         except RuntimeError:  # neither a descriptor nor a thread to wait for it with
-            spawned.close()
-            os.killpg(spawned.pid, signal.SIGKILL)
-            _wait_pid(spawned.pid)
+            spawned.kill()
             _forget(mark, family)
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
 

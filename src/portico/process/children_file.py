@@ -1,25 +1,32 @@
 """The children of each Portico, in a file that it holds locked: how others find its orphans.
 
 The kernel releases the lock when a process ends, however it ends. The guardian ends the children
-then. A child that lives on without a Portico and without a guardian is an orphan.
+then. A child that lives on without a Portico and without a guardian is an orphan, which the next
+Portico ends.
 """
 
 import contextlib
 import os
+import threading
+import time
 from collections.abc import Iterator
+from functools import cache
 
 from msgspec import Struct
 
 from portico.config.paths import state_folder
 from portico.model.errors import PorticoError
+from portico.model.wording import counted
 from portico.process.guardian_process import end_children
 from portico.process.process_tree import GUARDIAN_NAME, processes, read_proc, start_of
 from portico.state.files import make_private
+from portico.state.report import report
 
 _FOLDER = "children"
 _OPEN = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 _MAX_SIZE = 1024 * 1024
 _MIN_LINES = 256
+_FORGOTTEN_S = 30 * 86_400
 
 
 class ChildRecord(Struct, frozen=True):
@@ -98,8 +105,9 @@ def orphans() -> list[ChildRecord]:
 
 
 def end_orphans(found: list[ChildRecord]) -> None:
-    """End these children with all their descendants."""
-    end_children({one.mark: (one.pid, one.start, 0) for one in found})
+    """End these children with their groups and sessions, but nothing that only has their mark:
+    whatever a person runs in a terminal that an agent opened has it too."""
+    end_children({one.mark: (one.pid, one.start, 0) for one in found}, by_mark=False)
 
 
 def _created() -> tuple[int, str]:
@@ -108,9 +116,10 @@ def _created() -> tuple[int, str]:
 
     folder = os.path.join(state_folder(), _FOLDER)
     make_private(folder)
-    _remove_stale()
+    with contextlib.suppress(RuntimeError):  # no more threads
+        threading.Thread(target=_clean_up, name="portico-orphans", daemon=True).start()
     while True:
-        path = os.path.join(folder, f"{os.getpid()}-{os.urandom(4).hex()}")
+        path = os.path.join(folder, f"{os.getpid()}-{pids_name()}-{os.urandom(4).hex()}")
         fd = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -123,24 +132,49 @@ def _created() -> tuple[int, str]:
         os.close(fd)
 
 
-def _remove_stale() -> None:
-    """Remove the files of processes that have ended, and whose children have ended, too."""
-    for path, _ in _files():
+def _clean_up() -> None:
+    """End all orphans, and remove the files of processes that have ended."""
+    guarded = _owners_of_guardians()
+    for path, owner in _files():
         with _unlocked(path) as fd:
-            if fd is not None and not _living(fd):
+            if fd is None:
+                continue
+            left = _living(fd) if owner not in guarded else []
+            if left:
+                end_orphans(left)
+                report(f"ended {counted(len(left), 'server')} of a Portico that was killed")
+            if not _living(fd):
                 with contextlib.suppress(OSError):
                     os.unlink(path)
+    for path, _ in _files(are_ours=False):  # as of another start of the machine
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mtime < time.time() - _FORGOTTEN_S:
+                os.unlink(path)
 
 
-def _files() -> list[tuple[str, int]]:
-    """The file of each Portico, and its pid."""
+def _files(*, are_ours: bool = True) -> list[tuple[str, int]]:
+    """The file of each Portico whose pids mean the same as ours, or do not, and its pid."""
     folder = os.path.join(state_folder(), _FOLDER)
     try:
         names = os.listdir(folder)
     except OSError:
         return []
-    pids = [(name, name.partition("-")[0]) for name in sorted(names)]
-    return [(os.path.join(folder, name), int(pid)) for name, pid in pids if pid.isdecimal()]
+    words = [(name, *name.split("-")) for name in sorted(names)]
+    return [
+        (os.path.join(folder, name), int(pid))
+        for name, pid, *rest in words
+        if pid.isdecimal() and (rest[:1] == [pids_name()]) == are_ours
+    ]
+
+
+@cache
+def pids_name() -> str:
+    """Name the pids that we see: those of one start of the machine, and of one container."""
+    try:
+        boot = read_proc("/proc/sys/kernel/random/boot_id").decode()[:8]
+        return f"{boot}{os.stat('/proc/self/ns/pid').st_ino:x}"
+    except OSError:
+        return ""
 
 
 @contextlib.contextmanager

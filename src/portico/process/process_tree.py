@@ -1,14 +1,14 @@
 """The descendants of our children, found in the process table.
 
-The guardian runs this module too: it imports only modules that an interpreter has loaded anyway.
+The guardian and keepers run this module too, so it imports little.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # as in typing, which is too large for the guardian
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
