@@ -83,7 +83,7 @@ def budgets(samples: Samples) -> list[Budget]:
         at_most(
             "windows, spawn to first list beside --alone",
             samples.ratio(_WINDOW, _ALONE, _WALL),
-            1.3,
+            1.7,
             "x",
         ),
         at_most(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from portico.transport.custom_transport import Transport
     from portico.transport.http_app import Page
     from portico.transport.routes import FindAccess
+    from portico.windows.owner_start import StartedOwner
     from portico.windows.window import SharedGateway
     from portico.wrap_app import WrapOptions
 
@@ -203,15 +204,21 @@ def gateway_stdio(
     out: int | None = None,
     drain_s: float = DRAIN_S,
     alone: bool = False,
+    owner: tuple[str, ...] = (),
+    started: "StartedOwner | None" = None,
 ) -> int:
-    """Serve all configured servers over stdin and stdout; return the exit code."""
+    """Serve all configured servers over stdin and stdout; return the exit code.
+
+    `owner` is how an owner makes the same gateway; `started` is one that was started already.
+    """
     from portico.windows.window import serve_shared
 
     try:
         folder = working_folder()
         # Servers that need a folder that has no name can run beside this window only.
-        shared = _shared(serve_options, drain_s, alone or not folder, folder=folder)
-        served = _run_pipes(serve_shared(shared, out=out))
+        is_alone = alone or not folder
+        shared = shared_gateway(serve_options, drain_s, is_alone, folder=folder, owner=owner)
+        served = _run_pipes(serve_shared(shared, out=out, started=started))
     except PorticoError as error:
         from portico.transport.refusal import refuse_client
 
@@ -232,7 +239,7 @@ def gateway_http(
     from portico.windows.window import host_gateway
 
     listener = _HttpListener(address, **options)
-    shared = _shared(serve_options, listener.drain_s, alone)
+    shared = shared_gateway(serve_options, listener.drain_s, alone)
 
     async def serve() -> int:
         listener.bind()  # before any server is started
@@ -253,12 +260,19 @@ def gateway_http(
     return _run(serve())
 
 
-def _shared(
-    serve_options: "ServeOptions", drain_s: float, alone: bool, folder: str = ""
+def shared_gateway(
+    serve_options: "ServeOptions",
+    drain_s: float,
+    alone: bool = False,
+    *,
+    folder: str = "",
+    owner: tuple[str, ...] = (),
 ) -> "SharedGateway[GatewayApp]":
+    """Return the gateway of these options, as windows share it."""
     from portico.config.client_exposure import client_of_environment
-    from portico.config.paths import control_folder
+    from portico.config.paths import control_folder, owner_log
     from portico.gateway.serve_options import key_of
+    from portico.windows.owner_start import can_start_owners
     from portico.windows.window import SharedGateway
 
     latest = serve_options
@@ -278,8 +292,9 @@ def _shared(
         # A key with our pid is unique, so that no other window joins.
         key=f"alone-{os.getpid()}" if alone else serve_options.key(),
         config=key_of(serve_options.config.path),
-        detaches=not alone,
-        log=_owners_log,
+        detaches=not alone and can_start_owners(),
+        owner=owner,
+        log=owner_log,
         own=own,
         version=serve_options.version,
         account=lambda: current_options().account(),
@@ -292,16 +307,6 @@ def _shared(
         },
         drain_s=drain_s,
     )
-
-
-def _owners_log() -> str:
-    """Return the path of the owner's stderr log."""
-    from portico.config.paths import log_file
-    from portico.state.files import make_private
-
-    folder = os.path.dirname(log_file())
-    make_private(folder)
-    return os.path.join(folder, "owner.log")
 
 
 class _HttpListener:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serve.owners import owners_in
 from tests.support.running import EVERYTHING, Piped
 from tests.support.unprivileged import given, readable, unprivileged
 
@@ -57,6 +58,9 @@ def test_other_processes_of_the_user_cannot_look_into_it(
         for one in (first, second):  # of `serve`, the second is a bridge to the first
             one.initialize()
             assert readable(one.process.pid) == []
+        owners = owners_in(tmp_path / "state")
+        assert len(owners) == (words[0] == "serve")
+        assert [readable(pid) for pid in owners] == [[] for _ in owners]  # exec had opened it again
 
 
 @pytest.mark.slow

@@ -114,6 +114,34 @@ def known(window: Piped) -> None:
     until(lambda: len(window.ask("tools/list")["result"]["tools"]) >= TOOLS, "tools are missing")
 
 
+def test_status_and_ps_show_the_owner_and_its_windows_apart(windows: Windows) -> None:
+    opened = [windows.open() for _ in range(2)]
+    assert who(opened[0])  # a server runs
+    pids = [window.process.pid for window in opened]
+    pids = sorted(pid for one in pids for pid in ({one} | descendants(one)) if is_window(pid))
+    owner = windows.owner()
+    shown = subprocess.run(
+        [sys.executable, "-m", "portico", "status", "--config", str(windows.config)],
+        env={**os.environ, "PORTICO_HOME": str(windows.home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    assert f"owner {owner}, 2 windows: {pids[0]}, {pids[1]}\n" in shown
+    assert words_of(owner)[1:5] == ["-P", "-m", "portico", "owner"]
+    assert str(windows.config) in words_of(owner)
+    assert any("portico-guardian" in words_of(pid) for pid in descendants(owner))
+
+
+def words_of(pid: int) -> list[str]:
+    """The command line of a process, as `ps` shows it."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def is_window(pid: int) -> bool:
+    return words_of(pid)[1:4] == ["-m", "portico", "serve"]
+
+
 def test_five_windows_share_one_set_of_servers(windows: Windows) -> None:
     opened = [windows.open() for _ in range(5)]
     for window in opened:

@@ -4,7 +4,8 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from portico.state.file_watcher import FileWatcher, stamp
+from portico.state.file_watcher import FileWatcher
+from portico.state.files import stamp
 
 INTERVAL_S = 0.01
 

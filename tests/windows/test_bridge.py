@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from portico import __version__
 from portico.windows.control import send_command
 from portico.windows.owner_lock import OwnerLock, owner_of
 from tests.support.running import EVERYTHING, WAIT_S, StdioServer
@@ -187,14 +188,21 @@ def test_a_folder_that_cannot_be_used_means_serving_alone(street: Street) -> Non
     street.folder.unlink()
 
 
-@pytest.mark.parametrize("whose", ["the window", "its child"])
-def test_where_no_process_can_be_started_a_window_serves_by_itself(
-    whose: str, street: Street
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ("no fork", "cannot start a process: Resource temporarily unavailable"),
+        ("removed", "cannot start a process: see "),
+        ("upgraded", f"it runs Portico 99.0, this is {__version__}"),
+    ],
+)
+def test_a_window_whose_owner_cannot_run_serves_by_itself_and_says_so(
+    fault: str, why: str, street: Street
 ) -> None:
-    windows = [street.window(NO_FORKS_OF=whose) for _ in range(2)]
+    windows = [street.window(OWNER_FAULT=fault, VERSION=__version__) for _ in range(2)]
     assert [window.owner() for window in windows] == [window.pid for window in windows]
     for window in windows:
-        says_once(window, "cannot start a process: Resource temporarily unavailable")
+        says_once(window, why)
         assert len(window.stderr().splitlines()) == 1
     assert [name for name in street.left() if name.endswith(".lock")] == []
 

@@ -17,6 +17,7 @@ from tests.wrap.faults import until as comes
 from tests.wrap.standing import until
 
 SCRIPT = ROOT / "tests" / "windows" / "servers" / "window.py"
+STARTS = ROOT / "tests" / "windows" / "starts"
 NOTE = "note://one"
 GONE_S = 8.0
 """The timeout for an owner's exit after its last window: the documented limit is 2 s."""
@@ -129,7 +130,8 @@ class Window(Piped):
         settings = [f"{name}={value}" for name, value in env.items()]
         home = f"PORTICO_HOME={street.folder.parent / 'home'}"
         script = [sys.executable, str(SCRIPT), str(street.folder), str(street.book)]
-        self.command = [*(by or ()), "env", home, *settings, *script]
+        path = f"PYTHONPATH={STARTS}{os.pathsep}{ROOT}"  # its owner imports it by name
+        self.command = [*(by or ()), "env", home, path, *settings, *script]
         self._answered: list[Any] = []
         super().__init__(self.command)
         self.street = street

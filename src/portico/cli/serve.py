@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from portico.config.schema import Config
+    from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
     from portico.model.types import Link
     from portico.server import Server
+    from portico.windows.owner import SharedGateway
+    from portico.windows.owner_start import StartedOwner
+
+_OWNED = "portico.cli.serve:owned_gateway"
 
 
 def main(
@@ -38,7 +43,10 @@ def main(
         http = gateway.http
     if options.server is not None:
         _check_server(config, options.server, http)
-    drain_s = gateway.drain if options.drain is None else options.drain
+    drain_s = _drain_s(config, options)
+    started = None
+    if http is None and not options.alone:
+        started = _start_owner(serve_options, argv)
     count = len(config.entries) - len(config.disabled) + len(serve_options.local)
     if not count and not _has_agents(config):
         report(_no_servers_hint(config, options))
@@ -47,7 +55,14 @@ def main(
 
         servers = f"{counted(count, 'server')} of {config.path}"
         report_waiting(servers, "portico serve --http 8000")
-        return gateway_stdio(serve_options, out=out, drain_s=drain_s, alone=options.alone)
+        return gateway_stdio(
+            serve_options,
+            out=out,
+            drain_s=drain_s,
+            alone=options.alone,
+            owner=(serve_options.version, _OWNED, *argv),
+            started=started,
+        )
     from portico.app import gateway_http
 
     notice_s = gateway.drain_notice_s if options.drain_notice is None else options.drain_notice
@@ -61,6 +76,35 @@ def main(
         drain_notice_s=notice_s,
         alone=options.alone,
     )
+
+
+def owned_gateway(argv: list[str]) -> "SharedGateway[GatewayApp]":
+    """Return the gateway of a window with these options, for the owner that it has started."""
+    from portico.app import shared_gateway
+
+    options = _parser().parse_args(argv)
+    options.pull = False  # the window has pulled
+    log_to_stderr()
+    serve_options = _serve_options(options)
+    return shared_gateway(serve_options, _drain_s(serve_options.config, options))
+
+
+def _start_owner(serve_options: "ServeOptions", argv: list[str]) -> "StartedOwner | None":
+    """Start the owner if there is none: it is loaded while this process is."""
+    from portico.config.paths import control_folder, owner_log, working_folder
+    from portico.windows.owner_start import lock_keys, start_early
+
+    if not working_folder():  # then this window serves by itself
+        return None
+    key, version, account = serve_options.key(), serve_options.version, serve_options.account()
+    folder = control_folder()
+    keys = lock_keys(folder, key, version, account)
+    return start_early(folder, keys, (version, _OWNED, *argv), owner_log)
+
+
+def _drain_s(config: "Config", options: argparse.Namespace) -> float:
+    drain_s: float = config.gateway.drain if options.drain is None else options.drain
+    return drain_s
 
 
 def _with_members(
@@ -99,7 +143,7 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     from portico.config.paths import config_file
     from portico.config.read import read
     from portico.gateway.serve_options import ServeOptions, restricted_to
-    from portico.state.file_watcher import stamp
+    from portico.state.files import stamp
 
     def load(path: str) -> "Config":
         if options.group is None:

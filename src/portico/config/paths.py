@@ -42,6 +42,15 @@ def log_file() -> str:
     return os.path.join(state_folder(), "logs", "serve.log")
 
 
+def owner_log() -> str:
+    """The stderr of the owners of gateways; its folder is created."""
+    from portico.state.files import make_private
+
+    folder = os.path.dirname(log_file())
+    make_private(folder)
+    return os.path.join(folder, "owner.log")
+
+
 def cache_folder() -> str:
     """The folder of data that can be rebuilt: catalogs, downloads."""
     return _folder("cache", "XDG_CACHE_HOME", ".cache")

@@ -32,7 +32,7 @@ def keep_stdout(other: str | None) -> int | None:
     nothing if another transport serves the clients."""
     if other is not None:
         return None
-    from portico.transport.stdio import take_stdout
+    from portico.state.stdout import take_stdout
 
     return take_stdout()
 

@@ -7,7 +7,8 @@ from typing import Any
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
 from portico.state.background import Background
-from portico.state.file_watcher import CHECK_INTERVAL_S, FileWatcher, Stamp, stamp
+from portico.state.file_watcher import CHECK_INTERVAL_S, FileWatcher
+from portico.state.files import Stamp, stamp
 
 _APPLY_S = 30.0
 """How long a command waits for a changed config: new servers may take long to start."""

@@ -12,7 +12,7 @@ from portico.config.paths import state_folder
 from portico.config.schema import Config
 from portico.model.errors import PorticoError
 from portico.model.types import Link
-from portico.state.file_watcher import Stamp, stamp
+from portico.state.files import Stamp, stamp
 from portico.state.report import report
 from portico.state.user_secret import user_secret
 

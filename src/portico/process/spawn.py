@@ -36,7 +36,7 @@ class Spawned(NamedTuple):
             pipe.close()
 
     def kill(self) -> None:
-        """End a child that nobody waits for."""
+        """End a child whose caller is gone."""
         self.close()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

@@ -1,25 +1,13 @@
 """Watches files by their stamps, and reports those that changed."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from portico.state.background import Background
+from portico.state.files import Stamp, stamp
 
 CHECK_INTERVAL_S = 1.0
-
-Stamp = tuple[int, ...]
-
-
-def stamp(path: str) -> Stamp | None:
-    """Return a value that changes with a file's content, owner or mode; None without a file."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    mode, owner = status.st_mode, status.st_uid
-    return (status.st_mtime_ns, status.st_size, status.st_ino, mode, owner)
 
 
 class FileWatcher:

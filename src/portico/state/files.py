@@ -11,6 +11,17 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 READ = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 _STALE_S = 3600
 """An older draft has lost its writer: writing one takes milliseconds."""
+Stamp = tuple[int, ...]
+
+
+def stamp(path: str) -> Stamp | None:
+    """Return a value that changes with a file's content, owner or mode; None without a file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    mode, owner = status.st_mode, status.st_uid
+    return (status.st_mtime_ns, status.st_size, status.st_ino, mode, owner)
 
 
 def make_folder(folder: str) -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import os
-import sys
 from typing import TYPE_CHECKING
 
 from portico.model.types import Endpoint
+from portico.state.stdout import take_stdout
 from portico.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
 from portico.transport.stop_signals import stop_on_signals
 
@@ -96,12 +95,3 @@ async def _serve_stdio(
         await asyncio.wait_for(server.calls.wait_idle(), _CANCEL_S)
     await writer.close()
     return not (reader.failed or writer.failed)
-
-
-def take_stdout() -> int:
-    """Reserve stdout for the protocol: prints of handlers go to stderr from now on."""
-    out = os.dup(1)
-    os.dup2(2, 1)
-    sys.stdout.flush()  # earlier prints go to stderr too
-    sys.stdout = sys.stderr
-    return out

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from portico.protocol.codec import encode
+from portico.state.stdout import take_stdout
 from portico.transport.pipes import PipeReader, StdioServer, writer_to
-from portico.transport.stdio import take_stdout
 from portico.transport.stop_signals import stop_on_signals
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ to request `#last`.
 
 import asyncio
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
+from portico.windows.control_sockets import pid_of
 from portico.windows.preferences import (
     CLIENT,
     SERVER,
@@ -90,6 +92,10 @@ class ConnectedWindows:
     def clients(self) -> dict[str, int]:
         """Return the number of windows of each client that has a name."""
         return dict(Counter(one.client_name for one in self._connected if one.client_name))
+
+    def pids(self) -> list[int]:
+        """Return the processes of the windows, without those of agents."""
+        return sorted(one.pid for one in self._connected if one.pid and one.family is None)
 
     def exposures(self) -> list[ExposureChoice]:
         """Return the exposure of each window, without those of agents."""
@@ -210,6 +216,8 @@ class _ConnectedWindow:
         self.family = family
         """The family of the agent below which the window runs."""
         self._fd = fd
+        with socket.socket(fileno=os.dup(fd)) as peer:
+            self.pid = pid_of(peer)
         self._request = request
         self.folder = folder_in(preferences_of(request))
         self.client_name = name_in(preferences_of(request), CLIENT)

@@ -1,42 +1,27 @@
-"""The owner of a gateway: a separate process that runs as long as a window or work needs it.
-
-The first window starts it by forking twice, so that the owner leaves the window's process tree and
-outlives it: clients end the whole process tree of a server that they stop.
-"""
+"""A gateway that windows share, and how its owner runs it."""
 
 import asyncio
 import contextlib
 import os
-import signal
-import socket
-import sys
-import traceback
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
 from portico.model.types import Endpoint
 from portico.process.family import Family
-from portico.protocol.codec import encode
-from portico.state.background import first_of
 from portico.state.report import report as to_operator
-from portico.transport.pipe_loop import PipeLoop
 from portico.transport.pipes import MAX_LINE
 from portico.transport.stdio import DRAIN_S
-from portico.transport.stop_signals import stop_on_signals
 from portico.windows.connected_windows import ATTACH, ConnectedWindows
 from portico.windows.control import Command, Control, ControlRequest
-from portico.windows.owner_lock import OwnerLock, lock_exists
+from portico.windows.owner_lock import OwnerLock
+from portico.windows.owner_start import lock_keys
 from portico.windows.preferences import Preferences
 
 STOP, STATUS = "stop", "status"
-LINGER_S = 0.5
-"""How long an owner stays after its last window, in case the client reconnects."""
 SILENCE_S = 15.0
-_MAX_LOG = 1_000_000
 
 
 class OwnedGateway(Protocol):
@@ -129,19 +114,17 @@ class SharedGateway(Struct, Generic[G_co], frozen=True):
     """How long a request may be pending before the owner gets a ping, and the ping's timeout."""
     detaches: bool = True
     """True to run the owner as a separate process; else each window serves by itself."""
+    owner: tuple[str, ...] = ()
+    """The version of the code to run, the import path of a function that returns this gateway, and
+    its arguments: how the owner makes it."""
     log: Callable[[], str] = _no_log
     """The file for the owner's stderr."""
     report: Callable[[str], None] = to_operator
 
 
-def lock_keys(shared: SharedGateway[OwnedGateway]) -> tuple[str, ...]:
-    """Return the lock keys to try, in order: the shared one, and one per further account."""
-    key = f"{shared.key}-{shared.version}"
-    account = shared.account()
-    if not account:
-        return (key,)
-    own = f"{key}-{account}"
-    return (own, key) if lock_exists(shared.folder, own) else (key, own)
+def keys_of(shared: SharedGateway[OwnedGateway]) -> tuple[str, ...]:
+    """Return the lock keys to try, in order."""
+    return lock_keys(shared.folder, shared.key, shared.version, shared.account())
 
 
 @contextlib.asynccontextmanager
@@ -169,6 +152,7 @@ async def run_gateway(
         read = await read_status(request)
         about = {
             "windows": len(windows),
+            "window_pids": windows.pids(),
             "clients": windows.clients(),
             "exposures": [*windows.exposures(), *read.get("exposures", ())],
             "alone": not shared.detaches,
@@ -265,114 +249,3 @@ async def own_in_process(
     windows.add(fd, request)
     async with run_gateway(shared, None, stop, windows, forwards_reports=False):
         await stop.wait()
-
-
-def launch(
-    shared: SharedGateway[OwnedGateway], lock: OwnerLock, request: ControlRequest
-) -> socket.socket:
-    """Start the owner, hand it the lock, and return a connection to it.
-
-    Raise OSError if no process can be started.
-    """
-    ours, theirs = socket.socketpair()
-    try:
-        child = os.fork()
-    except BaseException:
-        ours.close()
-        theirs.close()
-        raise
-    if child == 0:
-        _run_owner(shared, lock, theirs, request)
-    theirs.close()
-    failed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if failed > 0:
-        ours.close()
-        raise OSError(failed, os.strerror(failed))
-    lock.hand_over()
-    ours.setblocking(False)
-    return ours
-
-
-def _run_owner(
-    shared: SharedGateway[OwnedGateway],
-    lock: OwnerLock,
-    first: socket.socket,
-    request: ControlRequest,
-) -> NoReturn:
-    """Run the owner in this forked process, then exit."""
-    code = 1
-    try:
-        _fork_again()
-        _detach(shared.log(), {lock.fd, first.fileno()})
-        asyncio._set_running_loop(None)  # the loop belongs to the window
-        with asyncio.Runner(loop_factory=PipeLoop) as runner:
-            runner.run(_serve_windows(shared, lock, first, request))
-        code = 0
-    except BaseException:  # noqa: BLE001  (no caller is left to report it)
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _fork_again() -> None:
-    """Continue in a grandchild, in a new session; on failure exit with the errno."""
-    os.setsid()
-    try:
-        grandchild = os.fork()
-    except OSError as error:
-        os._exit(error.errno or 1)
-    if grandchild:
-        os._exit(0)
-
-
-async def _serve_windows(
-    shared: SharedGateway[OwnedGateway],
-    lock: OwnerLock,
-    first: socket.socket,
-    request: ControlRequest,
-) -> None:
-    """Serve until no window has been connected for a while, or a stop is requested."""
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    windows = no_windows(shared)
-    windows.add(os.dup(first.fileno()), request)
-    try:
-        async with run_gateway(shared, lock, stop, windows) as gateway:
-            first.close()
-            await first_of(stop.wait(), _wait_until_unused(gateway, windows))
-    except PorticoError as error:
-        with contextlib.suppress(OSError):
-            first.send(encode({"ok": False, "error": str(error)}) + b"\n")
-
-
-async def _wait_until_unused(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
-    """Wait until no window is connected and no task is running: a task outlives its window."""
-    while True:
-        await windows.wait_until_empty(LINGER_S)
-        if not isinstance(gateway, HasWork) or not gateway.is_busy:
-            return
-        await gateway.wait_until_idle()
-
-
-def _detach(log: str, keep: set[int]) -> None:
-    """Release everything of the window's: its client waits for the end of its streams."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.set_wakeup_fd(-1)
-    null = os.open(os.devnull, os.O_RDWR)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    try:
-        errors = os.open(log, flags, 0o600)
-        if os.fstat(errors).st_size > _MAX_LOG:
-            os.ftruncate(errors, 0)
-    except OSError:
-        errors = null
-    for fd, to in ((null, 0), (null, 1), (errors, 2)):
-        os.dup2(fd, to)
-    for fd in map(
-        int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")
-    ):
-        if fd > 2 and fd not in keep:
-            with contextlib.suppress(OSError):
-                os.close(fd)

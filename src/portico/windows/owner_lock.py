@@ -21,7 +21,7 @@ class OwnerLock:
     """The lock of one gateway, held until it is released or this process ends."""
 
     def __init__(self, path: str, fd: int) -> None:
-        self._path = path
+        self.path = path
         self._fd = fd
 
     @classmethod
@@ -64,8 +64,8 @@ class OwnerLock:
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
-            if _is_at(self._path, self._fd):
-                os.unlink(self._path)
+            if _is_at(self.path, self._fd):
+                os.unlink(self.path)
         os.close(self._fd)
         self._fd = -1
 

@@ -9,8 +9,9 @@ import os
 
 from portico.model.errors import PorticoError
 from portico.state.background import first_of
+from portico.state.stdout import take_stdout
 from portico.transport.pipes import MAX_LINE, writer_to
-from portico.transport.stdio import DRAIN_S, take_stdout
+from portico.transport.stdio import DRAIN_S
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
 from portico.windows.joining import Attached, attach_when_free

@@ -18,11 +18,12 @@ from portico.fit.fitted_endpoint import ChosenExposure
 from portico.model.errors import PorticoError
 from portico.process.family import gateways_above
 from portico.state.background import first_of
+from portico.state.stdout import take_stdout
 from portico.transport.pipes import writer_to
-from portico.transport.stdio import serve_stdio, take_stdout
+from portico.transport.stdio import serve_stdio
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.bridge import Bridge
-from portico.windows.connected_windows import SESSION
+from portico.windows.connected_windows import ATTACH, SESSION
 from portico.windows.control_sockets import SUFFIX, socket_names
 from portico.windows.joining import (
     Attached,
@@ -36,14 +37,14 @@ from portico.windows.owner import (
     G_co,
     OwnedGateway,
     SharedGateway,
-    launch,
-    lock_keys,
+    keys_of,
     no_windows,
     own_in_process,
     run_gateway,
 )
 from portico.windows.owner_connection import OwnerConnection
 from portico.windows.owner_lock import OwnerLock, owner_of
+from portico.windows.owner_start import StartedOwner, start_owner
 from portico.windows.preferences import CLIENT, Preferences, folder_in, name_in
 from portico.windows.session_state import PING
 
@@ -56,6 +57,7 @@ _START_S = 60.0
 _SWITCH_S = 30.0
 _PAUSE_S = 0.01
 _MARGIN_S = 2.0
+_NO_PROCESS = "cannot start a process: {why}"
 _SHORT_LIVED_S = 0.5
 _MAX_SHORT_LIVED = 5
 
@@ -67,14 +69,16 @@ async def serve_shared(
     *,
     out: int | None = None,
     stop: asyncio.Event | None = None,
+    started: StartedOwner | None = None,
 ) -> bool:
     """Serve one client on stdin and stdout until it disconnects or SIGTERM arrives.
 
     Return False if reading requests or writing responses failed. `out` is the result of
-    `take_stdout`, if it was called before; `stop` has the effect of SIGTERM.
+    `take_stdout`, if it was called before; `stop` has the effect of SIGTERM; `started` is an owner
+    that waits for this window.
     """
     stop = stop or asyncio.Event()
-    window = _Window(shared, stop)
+    window = _Window(shared, stop, started)
     attached = None if shared.detaches else await window.join_above()
     if attached is None and not shared.detaches:
         return await _serve_in_process(shared, out, stop)
@@ -124,7 +128,7 @@ async def host_gateway(
     """
     lock = None
     try:
-        for key in lock_keys(shared):
+        for key in keys_of(shared):
             lock = lock or OwnerLock.acquire(shared.folder, key)
     except OSError as error:
         shared.report(f"{shared.folder} cannot be used: {error.strerror or error}")
@@ -135,8 +139,14 @@ async def host_gateway(
 class _Window:
     """The connections of one window, from one owner to the next."""
 
-    def __init__(self, shared: SharedGateway[OwnedGateway], stop: asyncio.Event) -> None:
+    def __init__(
+        self,
+        shared: SharedGateway[OwnedGateway],
+        stop: asyncio.Event,
+        started: StartedOwner | None,
+    ) -> None:
         self._shared = shared
+        self._started = started
         self._stop = stop
         self._generation = 0
         self._preferences: Preferences = shared.preferences
@@ -248,10 +258,15 @@ class _Window:
     async def _connect_to_owner(self) -> ConnectResult:
         """Connect to the gateway's owner, or return the reason why that failed."""
         found: ConnectResult = Incompatible("")
+        started, self._started = self._started, None
+        if started is not None:
+            found = await self._join_started(started) or found
+            if isinstance(found, Attached) or found.why:
+                return found
         joined = await self.join_above()
         if joined is not None:
             return joined
-        for key in lock_keys(self._shared):
+        for key in keys_of(self._shared):
             found = await self._connect_by_key(key, may_launch=not gateways_above())
             if isinstance(found, Incompatible) and found.is_final:
                 raise PorticoError(found.why)
@@ -283,13 +298,27 @@ class _Window:
 
     async def _launch_owner(self, lock: OwnerLock) -> ConnectResult | None:
         """Start the owner; return None if it ended before it replied."""
+        shared = self._shared
         try:
-            sock = launch(self._shared, lock, self._attach_request)
+            started = start_owner(lock, shared.owner, shared.log)
         except OSError as error:
-            lock.release()
-            return Incompatible(f"cannot start a process: {error.strerror or error}")
-        found = await negotiate(sock, self._shared.version, _START_S)
-        if isinstance(found, Incompatible) and found.error:
+            return Incompatible(_NO_PROCESS.format(why=error.strerror or error))
+        return await self._join_started(started)
+
+    async def _join_started(self, started: StartedOwner) -> ConnectResult | None:
+        """Connect to the owner that this window has started; return None if it has ended."""
+        request = {"do": ATTACH, **self._attach_request}
+        found = await negotiate(started.socket, self._shared.version, _START_S, request)
+        failed = started.failed()
+        if isinstance(found, Attached):
+            started.lock.hand_over()
+            return found
+        started.lock.release()
+        if failed:
+            is_errno = failed > 1  # else Python has failed, and its log has the reason
+            why = os.strerror(failed) if is_errno else f"see {self._shared.log()}"
+            return Incompatible(_NO_PROCESS.format(why=why))
+        if found is not None and found.error:
             raise PorticoError(found.error)
         return found
 

@@ -5,7 +5,6 @@ It writes each event as a line to a log there. A file beside the log may name fu
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -13,24 +12,26 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from portico import __version__
 from portico.model.errors import PorticoError
 from portico.model.types import Endpoint
 from portico.process.family import Family
 from portico.transport.pipe_loop import PipeLoop
-from portico.windows import owner
+from portico.windows import owner_process
 from portico.windows.control import Command, ControlRequest
 from portico.windows.preferences import Preferences
 from portico.windows.window import SILENCE_S, SharedGateway, serve_shared
 
-FOLDER, BOOK = sys.argv[1], sys.argv[2]
 NOTE = "note://one"
+book = ""
+"""The log of events."""
 
 
 def enter(words: str) -> None:
     """Write a whole line to the log of events."""
-    book = os.open(BOOK, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(book, f"{os.getpid()} {words}\n".encode())
-    os.close(book)
+    log = os.open(book, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(log, f"{os.getpid()} {words}\n".encode())
+    os.close(log)
 
 
 class ToyGateway:
@@ -94,7 +95,7 @@ class ToyGateway:
             server.resource_updated(NOTE)
             return "changed"
 
-        with contextlib.suppress(FileNotFoundError), open(f"{BOOK}.tools") as more:
+        with contextlib.suppress(FileNotFoundError), open(f"{book}.tools") as more:
             for name in more.read().split():
                 server.tool(name=name)(who)
 
@@ -127,18 +128,6 @@ class ToyGateway:
         return {"tasks": len(asyncio.all_tasks()), "files": files, "order": dict(request)}
 
 
-def forbid_forks(whose: str) -> None:
-    """Make all forks of the window fail, or all forks of its child processes."""
-    fork, window = os.fork, os.getpid()
-
-    def fork_or_not() -> int:
-        if (os.getpid() == window) == (whose == "the window"):
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return fork()
-
-    os.fork = fork_or_not
-
-
 @asynccontextmanager
 async def own() -> AsyncGenerator[ToyGateway, None]:
     """Run the gateway."""
@@ -152,32 +141,36 @@ async def own() -> AsyncGenerator[ToyGateway, None]:
         enter("leaves")
 
 
-async def main() -> None:
-    """Serve until the client disconnects, and log the remaining tasks."""
-    if whose := os.environ.get("NO_FORKS_OF"):
-        forbid_forks(whose)
-    owner.LINGER_S = float(os.environ.get("LINGER_S", owner.LINGER_S))
-    version = os.environ.get("VERSION", "1")
-    drain_s = float(os.environ.get("DRAIN_S", "30"))
+def shared_gateway(argv: list[str]) -> SharedGateway[ToyGateway]:
+    """Return the gateway, for a window and for its owner."""
+    global book
+    folder, book = argv
+    owner_process.LINGER_S = float(os.environ.get("LINGER_S", owner_process.LINGER_S))
     account = os.environ.get("ACCOUNT", "")
-    shared = SharedGateway(
-        FOLDER,
+    return SharedGateway(
+        folder,
         os.environ.get("KEY", "house"),
         own,
-        version,
+        os.environ.get("VERSION", "1"),
         account=lambda: account,
-        drain_s=drain_s,
+        drain_s=float(os.environ.get("DRAIN_S", "30")),
         detaches="ALONE" not in os.environ,
-        log=lambda: f"{BOOK}.log",
+        owner=(__version__, "tests.windows.servers.window:shared_gateway", folder, book),
+        log=lambda: f"{book}.log",
         silence_s=float(os.environ.get("SILENCE_S", SILENCE_S)),
     )
-    await serve_shared(shared)
+
+
+async def main() -> None:
+    """Serve until the client disconnects, and log the remaining tasks."""
+    await serve_shared(shared_gateway(sys.argv[1:]))
     left = asyncio.all_tasks() - {asyncio.current_task()}
     enter(f"ends with {left}" if left else "ends")
 
 
-with asyncio.Runner(loop_factory=PipeLoop) as runner:
-    try:
-        runner.run(main())
-    except PorticoError as error:
-        sys.exit(f"portico: {error}")
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=PipeLoop) as runner:
+        try:
+            runner.run(main())
+        except PorticoError as error:
+            sys.exit(f"portico: {error}")
