@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from portico.gateway import metatool_definitions
+from portico.process.process_tree import processes
 from tests.serve.owners import owners_in
 from tests.support.running import WAIT_S, Child, Piped, initialize_params
 from tests.support.shared import ROOT, unavailable
@@ -140,6 +142,41 @@ def words_of(pid: int) -> list[str]:
 
 def is_window(pid: int) -> bool:
     return words_of(pid)[1:4] == ["-m", "portico", "serve"]
+
+
+def test_an_idle_gateway_rests(windows: Windows) -> None:
+    opened = [windows.open() for _ in range(2)]
+    known(opened[0])
+    owner = windows.owner()
+    servers = [pid for name in SERVERS for pid in windows.starts(name)]
+    everyone = {owner, *(window.process.pid for window in opened)}
+    everyone |= {below for one in everyone for below in descendants(one)} - {*servers}
+    everyone |= {pid for pid in twins(everyone) if pid not in servers}
+    assert comes(lambda: wakeups_per_s(everyone) <= 5, 60), wakeups_per_s(everyone)
+
+
+def twins(pids: set[int]) -> set[int]:
+    """The processes in the groups of these: the twin is nobody's child."""
+    return {one for one, (_, group, *_) in processes().items() if group in pids} - pids
+
+
+def wakeups_per_s(pids: set[int]) -> float:
+    """How often all threads of these processes gave up the processor by themselves, for 3 s."""
+    counts = []
+    for _ in range(2):
+        counts.append(sum(map(switches, pids)))
+        if len(counts) == 1:
+            time.sleep(3)  # the time that is measured
+    return (counts[1] - counts[0]) / 3
+
+
+def switches(pid: int) -> int:
+    found = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(OSError):
+            [line] = [x for x in status.read_text().splitlines() if x.startswith("voluntary_ctxt")]
+            found += int(line.split()[1])
+    return found
 
 
 def test_five_windows_share_one_set_of_servers(windows: Windows) -> None:

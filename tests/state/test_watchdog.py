@@ -1,13 +1,18 @@
 """A blocked loop: the report names the cause."""
 
 import asyncio
+import os
 import threading
 import time
+
+import pytest
 
 from portico.model.errors import McpError
 from portico.model.message import Request
 from portico.model.version import LATEST_LEGACY
-from portico.state.watchdog import Watchdog
+from portico.state import watchdog
+from portico.state.watchdog import ACTIVITY, Watchdog
+from portico.transport.pipes import PipeReader
 from portico.upstream.exchange import Exchange
 from tests.support.backoff import until
 from tests.upstream.fakes import FakeWire
@@ -77,3 +82,39 @@ async def test_without_a_threshold_there_is_no_thread() -> None:
     before = threading.active_count()
     with Watchdog(0, lambda _: None):
         assert threading.active_count() == before
+
+
+async def test_it_sleeps_while_nothing_is_received_and_sees_the_next_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watchdog, "_AWAKE_S", 0)
+    monkeypatch.setattr(watchdog, "_SLEEP_S", 600)
+    lines: list[str] = []
+    reader, writer = os.pipe()
+    pipe = PipeReader(reader, block, lambda: None)
+    with Watchdog(THRESHOLD_S, lines.append):
+        pipe.open()
+        pings = count_pings()
+        await until(lambda: ACTIVITY.is_quiet)
+        await asyncio.to_thread(block)  # for several thresholds
+        assert len(pings) <= 1, "it may have been about to ping"
+        os.write(writer, b"x")
+        await until(lambda: bool(lines))
+        pipe.close()
+    assert lines[0].startswith("all clients waited ")
+    os.close(reader)
+    os.close(writer)
+
+
+def count_pings() -> list[object]:
+    """Return the pings of the running loop from now on."""
+    loop, pings = asyncio.get_running_loop(), []
+    plain = loop.call_soon_threadsafe
+
+    def counted(callback: object, *args: object, **more: object) -> object:
+        if getattr(callback, "__qualname__", "") == "Event.set":
+            pings.append(callback)
+        return plain(callback, *args, **more)  # type: ignore[arg-type]
+
+    loop.call_soon_threadsafe = counted  # type: ignore[assignment, method-assign]
+    return pings

@@ -1,7 +1,8 @@
 """Reports which message blocks the event loop.
 
 A thread pings the loop. Messages are not tracked for it: only when a ping is late, the thread reads
-the current message from the loop's stack.
+the current message from the loop's stack. Once nothing was received for a while, the thread sleeps
+until something is.
 """
 
 import asyncio
@@ -21,6 +22,31 @@ _LONG_STALL_S = 10.0
 _QUIET_S = 10.0
 """The interval between two reports about the same server; further stalls are counted."""
 _MAX_REPORTED = 1000
+_AWAKE_S = 5.0
+"""How long the thread pings the loop after something was received."""
+_SLEEP_S = 5.0
+"""The interval between two pings after that: work that was not received may stall the loop, too."""
+
+
+class Activity:
+    """When this process last received something."""
+
+    def __init__(self) -> None:
+        self.is_quiet = False
+        """True if a receiver has to call `note`: once for each ping."""
+        self.last = 0.0
+        self.sleepers: set[threading.Event] = set()
+
+    def note(self) -> None:
+        """Note that something is received, and wake the watchdogs."""
+        self.is_quiet = False
+        self.last = monotonic()
+        for sleeper in tuple(self.sleepers):
+            sleeper.set()
+
+
+ACTIVITY = Activity()
+"""That of this process; each receiver of bytes asks whether it is quiet."""
 
 
 class Watchdog:
@@ -32,6 +58,7 @@ class Watchdog:
         self._report = report
         self._stopped = threading.Event()
         self._alive = threading.Event()
+        self._woken = threading.Event()
         self._reported_at: dict[str, float] = {}
         self._unreported = 0
 
@@ -39,6 +66,8 @@ class Watchdog:
         if self._threshold_s > 0:
             self._loop = asyncio.get_running_loop()
             self._watched = threading.get_ident()
+            ACTIVITY.note()
+            ACTIVITY.sleepers.add(self._woken)
             try:
                 threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
             except RuntimeError as error:  # no more threads: serve without it
@@ -46,11 +75,24 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._alive.set()
+        ACTIVITY.sleepers.discard(self._woken)
+        for event in (self._stopped, self._alive, self._woken):
+            event.set()
+
+    def _pause(self) -> None:
+        """Wait for the time of the next ping."""
+        self._woken.clear()
+        ACTIVITY.is_quiet = True
+        if monotonic() - ACTIVITY.last < _AWAKE_S:
+            self._stopped.wait(self._threshold_s / 2)
+        elif not self._stopped.is_set():
+            self._woken.wait(_SLEEP_S)
 
     def _watch(self) -> None:
-        while not self._stopped.wait(self._threshold_s / 2):
+        while True:
+            self._pause()
+            if self._stopped.is_set():
+                return
             self._alive.clear()
             pinged = monotonic()
             if not self._on_the_loop(self._alive.set):

@@ -7,6 +7,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from portico.state.watchdog import ACTIVITY
 from portico.transport.asgi import CLOSE, ON_DISCONNECT, Scope, Send
 from portico.transport.events import EVENT_STREAM
 from portico.transport.http_app import HttpApp
@@ -64,6 +65,8 @@ class HttpConnection(TimedHttpConnection):
 
     def data_received(self, data: bytes) -> None:
         """Parse data, and serve a complete plain request or pass it to the app."""
+        if ACTIVITY.is_quiet:
+            ACTIVITY.note()
         if self.call is not None or self._buffered:
             self._buffered += data
             if len(self._buffered) > self.limits.header_bytes:

@@ -14,6 +14,7 @@ from portico.model.message import Response
 from portico.model.types import Endpoint
 from portico.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.state.report import report
+from portico.state.watchdog import ACTIVITY
 from portico.transport.client_connection import MAX_MESSAGE, Connection, message_too_long
 
 MAX_LINE = MAX_MESSAGE
@@ -159,6 +160,8 @@ class PipeReader:
             return
         except OSError:
             data = b""  # a terminal that was closed
+        if ACTIVITY.is_quiet:
+            ACTIVITY.note()
         if data:
             self.received(data)
         else:

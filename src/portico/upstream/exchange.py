@@ -23,6 +23,7 @@ from portico.protocol.codec import (
 from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
 from portico.state.background import Background
 from portico.state.memory import LARGE
+from portico.state.watchdog import ACTIVITY
 from portico.upstream.dialect import MCP, Dialect
 from portico.upstream.pending_request import (
     FOREVER,
@@ -212,6 +213,8 @@ class Exchange:
 
     def received(self, message: bytes, about: bytes = b"") -> None:
         """Dispatch one message or batch."""
+        if ACTIVITY.is_quiet:
+            ACTIVITY.note()
         if self.failure is not None:
             return
         try:
