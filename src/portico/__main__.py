@@ -1,4 +1,4 @@
-"""Makes `python -m portico` the same as the `portico` command."""
+"""Makes `python -m portico` the same as the `portico` command, and runs owners of gateways."""
 
 import os
 import sys
@@ -11,6 +11,11 @@ if sys.argv[1:2] == ["owner"]:
         os._exit(error.errno or 1)
     if child:
         os._exit(0)
+    from portico.process.hardening import harden
+    from portico.windows.owner_process import run_owner
+
+    harden()  # exec has opened it
+    run_owner(sys.argv[2:])
 
 from portico.cli.main import main
 

@@ -52,8 +52,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "version": ("portico.cli.version", "show the version of Portico"),
 }
 """Each command's module, which has a `main(argv) -> int`, and its purpose."""
-OWNER = "owner"
-"""The process that `serve` starts, which is no command for a person."""
 
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
@@ -63,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     _reopen_closed_streams()
     _escape_unencodable()
-    if argv is None and arguments[:1] and arguments[0] in (OWNER, *COMMANDS):
+    if argv is None and arguments[:1] and arguments[0] in COMMANDS:
         from portico.process.hardening import harden
 
         harden()  # before a child process exists that could read /proc
@@ -111,8 +109,6 @@ def _run(arguments: list[str]) -> int:
 
         print(f"portico {__version__}")
         return 0
-    if name == OWNER:
-        return _main_of("portico.windows.owner_process")(rest)
     if name not in COMMANDS:
         print(f"portico: {_unknown(name)}", file=sys.stderr)
         return USAGE

@@ -8,7 +8,6 @@ from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
-from portico.state.report import report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from portico.model.types import Link
     from portico.server import Server
     from portico.windows.owner import SharedGateway
-    from portico.windows.owner_start import StartedOwner
-
-_OWNED = "portico.cli.serve:owned_gateway"
 
 
 def main(
@@ -38,20 +34,22 @@ def main(
     serve_options = _with_members(_serve_options(options), links, members or {})
     config = serve_options.config
     gateway = config.gateway
-    http = options.http
-    if http is None and gateway.http and not options.stdio:
-        http = gateway.http
+    http = options.http or (None if options.stdio else gateway.http or None)
     if options.server is not None:
         _check_server(config, options.server, http)
-    drain_s = _drain_s(config, options)
-    started = None
-    if http is None and not options.alone:
-        started = _start_owner(serve_options, argv)
+    drain_s = gateway.drain if options.drain is None else options.drain
     count = len(config.entries) - len(config.disabled) + len(serve_options.local)
-    if not count and not _has_agents(config):
-        report(_no_servers_hint(config, options))
+    if not count:
+        from portico.console.stderr import report_no_servers
+
+        report_no_servers(config, options.config, options.group)
     if http is None:
-        from portico.app import gateway_stdio
+        from portico.windows.owner_start import start_early
+
+        owner = (serve_options.version, "portico.cli.serve:owned_gateway", *argv)
+        key, account = serve_options.key, serve_options.account
+        started = None if options.alone else start_early(key, account, owner)
+        from portico.app import gateway_stdio  # it takes longer
 
         servers = f"{counted(count, 'server')} of {config.path}"
         report_waiting(servers, "portico serve --http 8000")
@@ -60,7 +58,7 @@ def main(
             out=out,
             drain_s=drain_s,
             alone=options.alone,
-            owner=(serve_options.version, _OWNED, *argv),
+            owner=owner,
             started=started,
         )
     from portico.app import gateway_http
@@ -86,25 +84,8 @@ def owned_gateway(argv: list[str]) -> "SharedGateway[GatewayApp]":
     options.pull = False  # the window has pulled
     log_to_stderr()
     serve_options = _serve_options(options)
-    return shared_gateway(serve_options, _drain_s(serve_options.config, options))
-
-
-def _start_owner(serve_options: "ServeOptions", argv: list[str]) -> "StartedOwner | None":
-    """Start the owner if there is none: it is loaded while this process is."""
-    from portico.config.paths import control_folder, owner_log, working_folder
-    from portico.windows.owner_start import lock_keys, start_early
-
-    if not working_folder():  # then this window serves by itself
-        return None
-    key, version, account = serve_options.key(), serve_options.version, serve_options.account()
-    folder = control_folder()
-    keys = lock_keys(folder, key, version, account)
-    return start_early(folder, keys, (version, _OWNED, *argv), owner_log)
-
-
-def _drain_s(config: "Config", options: argparse.Namespace) -> float:
-    drain_s: float = config.gateway.drain if options.drain is None else options.drain
-    return drain_s
+    drain_s = serve_options.config.gateway.drain if options.drain is None else options.drain
+    return shared_gateway(serve_options, drain_s)
 
 
 def _with_members(
@@ -117,25 +98,6 @@ def _with_members(
     from portico.gateway.local_server import local_entries
 
     return replace(serve_options, links=links, local=local_entries(members, serve_options.config))
-
-
-def _has_agents(config: "Config") -> bool:
-    from portico.gateway.gateway_agents import has_agents
-
-    return has_agents(config)
-
-
-def _no_servers_hint(config: "Config", options: argparse.Namespace) -> str:
-    """How to add or enable a server; it is then served without a restart."""
-    import shlex
-
-    which = f" --config {shlex.quote(options.config)}" if options.config else ""
-    if config.entries:
-        group = f"group {options.group} of " if options.group else ""
-        how = f"enable one with `portico servers enable NAME{which}`"
-        return f"all servers of {group}{config.path} are disabled; {how}"
-    how = f"`portico servers add NAME{which} COMMAND ARGS...`"
-    return f"{config.path} has no servers; add one with {how}; no restart is needed"
 
 
 def _serve_options(options: argparse.Namespace) -> "ServeOptions":

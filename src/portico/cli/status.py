@@ -83,8 +83,7 @@ def _lines(porticos: list[RunningPortico]) -> Iterator[str]:
         if number:
             yield ""
         yield portico.title
-        if portico.processes:
-            yield f"  {portico.processes}"
+        yield from portico.processes
         if portico.rejected:
             yield "  config not reloaded; keeping the previous one:"
             yield from (f"    {line}" for line in portico.rejected.splitlines())

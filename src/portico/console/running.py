@@ -68,15 +68,15 @@ class RunningPortico(Struct):
         return ", ".join(parts)
 
     @property
-    def processes(self) -> str:
-        """One line with the processes of an owner and of its windows; empty without an owner."""
+    def processes(self) -> list[str]:
+        """A line with the processes of an owner and of its windows; none without an owner."""
         pid, windows = self.status.get("pid"), self.status.get("window_pids")
         if not isinstance(windows, list) or not windows or pid in windows:
-            return ""
+            return []
         from portico.model.wording import counted
 
         count = counted(len(windows), "window")
-        return f"owner {pid}, {count}: {', '.join(map(str, windows))}"
+        return [f"  owner {pid}, {count}: {', '.join(map(str, windows))}"]
 
     @property
     def _windows(self) -> str:

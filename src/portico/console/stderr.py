@@ -2,10 +2,14 @@
 
 import logging
 import sys
+from typing import TYPE_CHECKING
 
 from portico.model.errors import PorticoError
 from portico.state.report import report
 from portico.state.stderr import STDERR
+
+if TYPE_CHECKING:
+    from portico.config.schema import Config
 
 
 class StderrLog(logging.Handler):
@@ -49,6 +53,25 @@ def report_waiting(what: str, over_http: str, program: str = "") -> None:
             f"serving {what} over stdio; waiting for an MCP client on standard input.\n"
             f"  Press Ctrl-C to stop. For an HTTP endpoint: {over_http}"
         )
+
+
+def report_no_servers(config: "Config", path: str | None, group: str | None) -> None:
+    """Report how to add or enable a server, which is then served without a restart; not if there
+    are agents."""
+    import shlex
+
+    from portico.gateway.gateway_agents import has_agents
+
+    if has_agents(config):
+        return
+    which = f" --config {shlex.quote(path)}" if path else ""
+    if config.entries:
+        members = f"group {group} of " if group else ""
+        how = f"enable one with `portico servers enable NAME{which}`"
+        report(f"all servers of {members}{config.path} are disabled; {how}")
+    else:
+        how = f"`portico servers add NAME{which} COMMAND ARGS...`"
+        report(f"{config.path} has no servers; add one with {how}; no restart is needed")
 
 
 def print_own_traceback(error: BaseException) -> None:

@@ -7,7 +7,7 @@ import socket
 import sys
 import traceback
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -25,14 +25,10 @@ LINGER_S = 0.5
 """How long an owner stays after its last window, in case the client reconnects."""
 _REQUEST_S = 60.0
 _MAX_REQUEST = 64 * 1024
-_USAGE = "portico: `owner` is what `portico serve` starts by itself"
 
 
-def main(argv: list[str]) -> int:
-    """Run the owner; its arguments are those of `start_owner`."""
-    if len(argv) < 5 or not (argv[0].isdecimal() and argv[1].isdecimal()):
-        print(_USAGE, file=sys.stderr)  # noqa: T201
-        return 2
+def run_owner(argv: list[str]) -> NoReturn:
+    """Run the owner, then exit; the arguments are those of `start_owner`."""
     lock_fd, first_fd, lock_path, version, target, *words = argv
     code = 1
     try:

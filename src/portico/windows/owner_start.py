@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from portico.config.paths import control_folder, owner_log, working_folder
 from portico.model.errors import PorticoError
 from portico.process.family import gateways_above
 from portico.windows.owner_lock import OwnerLock, lock_exists
@@ -48,19 +49,18 @@ def lock_keys(folder: str, key: str, version: str, account: str) -> tuple[str, .
 
 
 def start_early(
-    folder: str,
-    keys: tuple[str, ...],
-    owner: Sequence[str],
-    log: Callable[[], str],
+    key: Callable[[], str], account: Callable[[], str], owner: Sequence[str]
 ) -> StartedOwner | None:
-    """Start the owner if there is none yet; return None if that fails, or is for the window to do
-    later."""
-    if not can_start_owners():
+    """Start the owner if there is none yet: it is loaded while this process is. Return None if the
+    window has to do it later, or serves by itself."""
+    if not can_start_owners() or not working_folder():
         return None
     with contextlib.suppress(OSError, PorticoError):
-        lock = None if gateways_above() else OwnerLock.acquire(folder, keys[0])
+        folder = control_folder()
+        [first, *_] = lock_keys(folder, key(), owner[0], account())
+        lock = None if gateways_above() else OwnerLock.acquire(folder, first)
         if lock is not None:
-            return start_owner(lock, owner, log)
+            return start_owner(lock, owner, owner_log)
     return None
 
 
