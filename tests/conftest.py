@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.support import left_over
 from tests.support.clock import Clock, MovableLoop
 from tests.support.running import LINKED, PLAIN
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Hear Ctrl-C also when a shell started us in the background: our children inherit that."""
+    config.pluginmanager.register(left_over)
+    left_over.pytest_configure(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.geteuid():  # root may look into every process

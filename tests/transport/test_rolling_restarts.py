@@ -6,6 +6,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,20 @@ class Replica:
         options = ("--http", f"127.0.0.1:{self.port}", "--auth", "none")
         verb, *what = command
         # Clients send the load balancer's host and port.
+        self._process: asyncio.subprocess.Process | None = None
         self._command = (*PORTICO, verb, *options, "--allow-host", f"127.0.0.1:{front}", *what)
 
     async def start(self) -> None:
         """Start it, and wait until it serves: haproxy assumes that a new server is healthy."""
-        self._process = await asyncio.create_subprocess_exec(*self._command, stderr=PIPE)
-        assert self._process.stderr is not None
+        self._process = process = await asyncio.create_subprocess_exec(*self._command, stderr=PIPE)
+        assert process.stderr is not None
         async with asyncio.timeout(WAIT_S):
-            while b"serving" not in (line := await self._process.stderr.readline()):
+            while b"serving" not in (line := await process.stderr.readline()):
                 assert line, "it ended at once"
 
     async def stop(self) -> int:
         """Stop it as a supervisor does, and return its exit code."""
+        assert self._process is not None
         self._process.terminate()
         return await asyncio.wait_for(self._process.wait(), WAIT_S)
 
@@ -66,7 +69,7 @@ class Replica:
         await before.becomes(self.name, "UP")
 
     async def kill(self) -> None:
-        if self._process.returncode is None:
+        if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
@@ -149,25 +152,24 @@ async def test_no_call_fails_while_replicas_behind_haproxy_are_restarted(
     # A busy machine delays checks: those of the short form have four times as long as they need
     # to be done before a replica leaves.
     check_ms = times(500, 2000)
-    for one in replicas:
-        await one.start()
     ports = [one.port for one in replicas]
-    async with haproxy(tmp_path, front, ports, check_ms=check_ms) as before:
-        try:
-            load = Load(before.url)
-            async with asyncio.TaskGroup() as clients:
-                running = [
-                    clients.create_task(load.run(number, kind))
-                    for number in range(CLIENTS)
-                    for kind in ("modern", "session")
-                ]
-                for turn in range(rounds):
-                    await replicas[turn % 2].restart(before)
-                for task in running:
-                    task.cancel()
-        finally:
-            for one in replicas:
-                await one.kill()
+    async with AsyncExitStack() as stack:
+        for one in replicas:
+            stack.push_async_callback(one.kill)
+            await one.start()
+        balancer = haproxy(tmp_path, front, ports, check_ms=check_ms)
+        before = await stack.enter_async_context(balancer)
+        load = Load(before.url)
+        async with asyncio.TaskGroup() as clients:
+            running = [
+                clients.create_task(load.run(number, kind))
+                for number in range(CLIENTS)
+                for kind in ("modern", "session")
+            ]
+            for turn in range(rounds):
+                await replicas[turn % 2].restart(before)
+            for task in running:
+                task.cancel()
 
     done = {"modern: done", "session: done"}
     failed = {what: many for what, many in load.outcomes.items() if what not in done}

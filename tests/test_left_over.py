@@ -1,0 +1,68 @@
+"""A test run that leaves a process behind fails, and ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.shared import ROOT
+from tests.wrap.faults import alive
+from tests.wrap.standing import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc shows variables")
+
+LEAVES = """
+import subprocess
+
+def test_it(tmp_path):
+    left = subprocess.Popen(["sleep", "600"], start_new_session=True, env={env})
+    open("pid", "w").write(str(left.pid))
+    assert {passes}
+"""
+
+
+def run(tmp_path: Path, test: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    (tmp_path / "test_it.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.left_over", *options]
+    return subprocess.run(
+        [*command, "-p", "no:cacheprovider", "-c", os.devnull, "test_it.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEFT_OVER_S", "0.2")
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_process_that_is_left_fails_the_run_and_is_ended(
+    passes: bool, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = run(tmp_path, LEAVES.format(env=None, passes=passes), *options)
+    assert done.returncode == 1
+    assert ": sleep 600" in done.stdout
+    until(lambda: not alive({left_by(tmp_path)}), "it stays")
+
+
+def left_by(tmp_path: Path) -> int:
+    return int((tmp_path / "pid").read_text())
+
+
+def test_a_process_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    done = run(tmp_path, LEAVES.format(env={"PATH": os.environ["PATH"]}, passes=True))
+    assert alive({left_by(tmp_path)})
+    os.kill(left_by(tmp_path), signal.SIGKILL)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_run_that_leaves_nothing_passes(tmp_path: Path) -> None:
+    assert run(tmp_path, "def test_it(): pass").returncode == 0
