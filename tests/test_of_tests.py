@@ -17,7 +17,9 @@ LONGEST_SLEEP_S = 0.05
 SLEEPS = {
     "components/test_handler_link.py": "the time of what is behind a component really passes",
     "serve/test_start.py": "shows what does not come from a real gateway in its second",
+    "serve/test_windows.py": "measures how often an idle gateway wakes, in seconds that pass",
     "state/test_watchdog.py": "the watchdog measures a loop that is really kept busy",
+    "support/left_over.py": "no event says that the last process of a run has ended",
     "wrap/test_faults_stdio.py": "shows what does not come from a real gateway in its second",
     "wrap/test_load.py": "kills real servers now and then",
 }

@@ -87,8 +87,8 @@ async def test_without_a_threshold_there_is_no_thread() -> None:
 async def test_it_sleeps_while_nothing_is_received_and_sees_the_next_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watchdog, "_AWAKE_S", 0)
-    monkeypatch.setattr(watchdog, "_SLEEP_S", 600)
+    monkeypatch.setattr(watchdog, "AWAKE_S", 0)
+    monkeypatch.setattr(watchdog, "SLEEP_S", 600)
     lines: list[str] = []
     reader, writer = os.pipe()
     pipe = PipeReader(reader, block, lambda: None)

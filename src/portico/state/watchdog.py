@@ -22,9 +22,9 @@ _LONG_STALL_S = 10.0
 _QUIET_S = 10.0
 """The interval between two reports about the same server; further stalls are counted."""
 _MAX_REPORTED = 1000
-_AWAKE_S = 5.0
+AWAKE_S = 5.0
 """How long the thread pings the loop after something was received."""
-_SLEEP_S = 5.0
+SLEEP_S = 5.0
 """The interval between two pings after that: work that was not received may stall the loop, too."""
 
 
@@ -83,10 +83,10 @@ class Watchdog:
         """Wait for the time of the next ping."""
         self._woken.clear()
         ACTIVITY.is_quiet = True
-        if monotonic() - ACTIVITY.last < _AWAKE_S:
+        if monotonic() - ACTIVITY.last < AWAKE_S:
             self._stopped.wait(self._threshold_s / 2)
         elif not self._stopped.is_set():
-            self._woken.wait(_SLEEP_S)
+            self._woken.wait(SLEEP_S)
 
     def _watch(self) -> None:
         while True:
