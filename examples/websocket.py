@@ -18,8 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.typing import Origin, Subprotocol
 
-from portico import Connection, Endpoint, PorticoError
-from portico.app import parse_address
+from portico import Connection, Endpoint, PorticoError, parse_address
 
 ADDRESS = "127.0.0.1:8765"
 ORIGINS: list[Origin | None] = [None]

@@ -7,6 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from portico.app import parse_address as parse_address
+    from portico.app import serve_http as serve_http
+    from portico.app import serve_stdio as serve_stdio
+    from portico.app import serve_transport as serve_transport
     from portico.chain.hooks import NextCall as NextCall
     from portico.chain.hooks import OnCall as OnCall
     from portico.chain.hooks import OnResult as OnResult
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from portico.model.offer import Offer as Offer
     from portico.model.release import __version__ as __version__
     from portico.model.types import Answer as Answer
+    from portico.model.types import Change as Change
     from portico.model.types import Endpoint as Endpoint
     from portico.model.types import Handler as Handler
     from portico.model.types import Link as Link
@@ -61,8 +66,10 @@ if TYPE_CHECKING:
     from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
     from portico.transport.custom_transport import Transport as Transport
+    from portico.transport.http_limits import HttpLimits as HttpLimits
 
 _HOMES = {
+    "portico.app": ("parse_address", "serve_http", "serve_stdio", "serve_transport"),
     "portico.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
     "portico.chain.only": ("Only",),
     "portico.cli.embedded": ("run", "serve", "wrap"),
@@ -97,7 +104,7 @@ _HOMES = {
     ),
     "portico.model.message": ("Request", "Response"),
     "portico.model.offer": ("Offer",),
-    "portico.model.types": ("Answer", "Endpoint", "Handler", "Link"),
+    "portico.model.types": ("Answer", "Change", "Endpoint", "Handler", "Link"),
     "portico.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
     "portico.providers.media": ("Audio", "Image"),
@@ -114,6 +121,7 @@ _HOMES = {
     "portico.client.memory_client": ("MemoryClient",),
     "portico.transport.client_connection": ("Connection",),
     "portico.transport.custom_transport": ("Transport",),
+    "portico.transport.http_limits": ("HttpLimits",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from weakref import WeakSet
 
 import msgspec
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from portico.task_protocol.server_tasks import ServerTasks
     from portico.task_protocol.task_host import TaskHost
     from portico.tasks.store import TaskStore
-    from portico.transport.http_app import HttpApp
+    from portico.transport.asgi import Scope
+    from portico.transport.http_app import HttpApp, Page
+    from portico.transport.http_limits import HttpLimits
 
 log = logging.getLogger("portico")
 
@@ -359,8 +361,8 @@ class Server(Registration):
                 for connection in connections:
                     await connection.drain(_CANCEL_S)  # cancelled handlers may use the lifespan
 
-    def asgi(self, links: Sequence[Link] = (), **options: Any) -> "HttpApp":
-        """Return this server as an ASGI app, to mount in any web framework; see `HttpApp`."""
+    def asgi(self, links: Sequence[Link] = (), **options: Unpack["AsgiOptions"]) -> "HttpApp":
+        """Return this server as an ASGI app, to mount in any web framework."""
         from portico.transport.http_app import HttpApp
 
         return HttpApp(self.endpoint(links), running=self.running, **options)
@@ -375,6 +377,27 @@ class Server(Registration):
             if change.kind == "tools" and self._endpoints:
                 self._enable_tasks()
         self._hub.publish(change)
+
+
+class AsgiOptions(TypedDict, total=False):
+    """The options of an ASGI app."""
+
+    limits: "HttpLimits | None"
+    token: str | None
+    """The bearer token that clients must send; None requires none."""
+    hosts: Iterable[str] | None
+    """The hosts to allow besides loopback; None allows any."""
+    origins: Iterable[str] | None
+    """The origins to allow besides those of the hosts; None allows any."""
+    principal: "str | Callable[[Scope], str]"
+    """The principal of all clients, or a function of the ASGI scope."""
+    data: Any
+    """The `data` of each context, or a function of the ASGI scope."""
+    path: str
+    sse: bool
+    """False leaves out the transport of 2024-11-05."""
+    pages: "Mapping[str, Page] | None"
+    """Further pages by their paths, which require the token."""
 
 
 @contextmanager

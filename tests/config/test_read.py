@@ -12,6 +12,7 @@ from portico.config.paths import config_file, state_folder
 from portico.config.problems import ConfigError, Report
 from portico.config.read import read
 from portico.config.schema import LIMITS, Config, Gateway, Search, Timeouts, ToolFilter
+from portico.config.values import DELETED
 from portico.transport.http_limits import HttpLimits
 
 WHOLE = """
@@ -455,3 +456,19 @@ def test_a_client_has_its_own_exposure(tmp_path: Path) -> None:
     path.write_text("clients = 5")
     with pytest.raises(ConfigError, match="clients: must be a table, not a number"):
         read(path)
+
+
+def test_a_key_that_was_deleted_is_a_warning_with_what_to_do_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DELETED, ("gateway", "old"), "use `new`")
+    monkeypatch.setitem(DELETED, ("", "older"), "remove it")
+    file = tmp_path / "portico.toml"
+    file.write_text("older = 1\n[gateway]\nold = true\n")
+    assert [str(one) for one in read(str(file)).warnings] == [
+        f"{file}:1: older: is no longer used, ignored; remove it",
+        f"{file}:3: gateway.old: is no longer used, ignored; use `new`",
+    ]
+    file.write_text("[gateway]\noldest = true\n")
+    with pytest.raises(ConfigError, match=r"gateway\.oldest: unknown key"):
+        read(str(file))

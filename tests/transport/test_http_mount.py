@@ -240,7 +240,7 @@ async def test_a_principal_is_text_that_a_plain_function_gives() -> None:
         return "ana"
 
     with pytest.raises(RegistrationError, match="principal must be a plain function"):
-        Server("x").asgi(principal=later)
+        Server("x").asgi(principal=later)  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="data must be a plain function"):
         Server("x").asgi(data=later)
     nobody: Any = lambda scope: None  # noqa: E731  (what a dict's get gives)

@@ -39,7 +39,7 @@ from portico.config.schema import (
 )
 from portico.config.sections import Section, entries_in, is_codex, is_own, names_in, sections
 from portico.config.trust import group_warning
-from portico.config.values import check_url, read_table, readers
+from portico.config.values import check_url, read_table, readers, report_unknown
 
 if TYPE_CHECKING:
     from portico.config.agents_schema import AgentsConfig
@@ -135,7 +135,7 @@ class _Reading:
         elif not is_codex(self._document):  # whose other keys are that client's settings
             for key in self._data:
                 if key not in TOP:
-                    report.wrong((key,), "unknown key", report.suggest(key, TOP))
+                    report_unknown(report, (), key, TOP)
 
     def _check_unknown(self, mine: Collection[str | int]) -> None:
         """Warn of unknown keys, unless they are the other settings of a client."""

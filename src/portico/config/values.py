@@ -1,7 +1,7 @@
 """Readers of config values: each returns the value, or `BAD` with a problem that hides it."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Any, Final
 
@@ -214,8 +214,22 @@ def read_table(
         elif lenient:
             report.warn((*at, key), "unknown key, ignored")
         else:
-            report.wrong((*at, key), "unknown key", report.suggest(key, known))
+            report_unknown(report, at, key, known)
     return found
+
+
+DELETED: dict[tuple[str, str], str] = {}
+"""The keys that a release has deleted, by table and key, and what to do instead. Each stays here
+for two minor releases (docs/stability.md)."""
+
+
+def report_unknown(report: Report, at: Path, key: str, known: Iterable[str]) -> None:
+    """Report a key that is not read: a warning if it was deleted lately, else an error."""
+    remedy = DELETED.get((str(at[0]) if at else "", key))
+    if remedy is None:
+        report.wrong((*at, key), "unknown key", report.suggest(key, known))
+    else:
+        report.warn((*at, key), "is no longer used, ignored", remedy)
 
 
 def _wrong_type(report: Report, at: Path, expected: str, value: Any) -> Any:
