@@ -45,7 +45,6 @@ LEFT_OUT = {
     "__all__": "names for Python",
     "__slots__": "names for Python",
     **dict.fromkeys(("_BASH", "_ZSH", "_FISH"), "programs for a shell"),
-    "_BOOT": "a program for the guardian",
     "Numbers": "a type",
     **dict.fromkeys(("STATIC", "CORE", "CALL", "NOTIFICATION"), "members of an enum"),
 }
@@ -247,15 +246,15 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _template(node: ast.expr) -> str:
-    """An f-string with names for its placeholders."""
+    """An f-string, with its placeholders."""
     match node:
         case ast.Constant(value=words):
             return str(words)
         case ast.JoinedStr(values=values):
             return "".join(map(_template, values))
         case ast.FormattedValue(value=value):
-            return "{" + ("|".join(map(_branch, _choices(value))) or _word(value)) + "}"
-    raise TypeError(node)
+            return "{" + ("|".join(map(_template, _choices(value))) or "value") + "}"
+    return "value"
 
 
 def _choices(node: ast.expr) -> list[ast.expr]:
@@ -268,38 +267,6 @@ def _choices(node: ast.expr) -> list[ast.expr]:
         case _:
             return []
     return found if any(isinstance(each, ast.Constant | ast.JoinedStr) for each in found) else []
-
-
-def _branch(node: ast.expr) -> str:
-    return _template(node) if isinstance(node, ast.Constant | ast.JoinedStr) else _word(node)
-
-
-def _word(node: ast.AST) -> str:
-    """A short name for a value, for use inside a text."""
-    match node:
-        case ast.Name() | ast.Attribute():
-            return _name(node).strip("_")
-        case ast.Call(func=ast.Name(id="len"), args=[counted]):
-            return f"number of {_word(counted)}"
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
-            return name.strip("_")
-        case ast.Call(args=[first, *_]) if _word(first) != "value":
-            return _word(first)
-        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), *_]):
-            return key
-        case ast.Call(func=ast.Attribute(value=value)) if _word(value) != "value":
-            return _word(value)
-        case ast.Call(func=function):
-            return _word(function)
-        case ast.Subscript(slice=ast.Constant(value=str(key))):
-            return key
-        case ast.Subscript(value=value) | ast.Await(value=value) | ast.Starred(value=value):
-            return _word(value)
-        case ast.IfExp(body=value) | ast.GeneratorExp(elt=value) | ast.ListComp(elt=value):
-            return _word(value)
-        case ast.BoolOp(values=[value, *_]) | ast.BinOp(left=value) | ast.NamedExpr(target=value):
-            return _word(value)
-    return "value"
 
 
 def _name(node: ast.AST) -> str:

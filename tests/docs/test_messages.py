@@ -14,7 +14,7 @@ def _found(source: str) -> list[tuple[str, str]]:
 
 def test_an_f_string_shows_its_placeholders_and_its_choices() -> None:
     source = """raise OSError(f"{path.name}: {len(all)} byte{'' if one else 's'} {x or 'lost'}")"""
-    assert _found(source) == [("error", "{name}: {number of all} byte{|s} {x|lost}")]
+    assert _found(source) == [("error", "{value}: {value} byte{|s} {value|lost}")]
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_an_f_string_shows_its_placeholders_and_its_choices() -> None:
         ("tool = {'description': 'word', 'other': 'word'}", [("model", "word")]),
         ("report('one' if x == 'two' else 'three')", [("report", "one"), ("report", "three")]),
         ("def words():\n    return ('a text', 'word')", [("text", "a text")]),
-        ("x = f'{call(\"a b\")} c'", [("text", "{call} c"), ("text", "a b")]),
+        ("x = f'{call(\"a b\")} c'", [("text", "{value} c"), ("text", "a b")]),
     ],
 )
 def test_a_text_is_found_by_where_it_goes_or_by_its_shape(

@@ -5,7 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +27,22 @@ SILENCE_S = 15.0
 class OwnedGateway(Protocol):
     """The gateway, as an owner runs it and windows use it."""
 
+    control_socket: str
+    """The path over which its own clients reach it; empty if there is none."""
+    window_folders: Callable[[], Collection[str]]
+    """Returns the folders of the windows."""
+    window_clients: Callable[[], Mapping[str, int]]
+    """Returns the number of windows of each client that has a name."""
+
+    @property
+    def is_busy(self) -> bool:
+        """True while work runs or waits that may outlive the windows."""
+        ...
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no such work runs or waits."""
+        ...
+
     def client_endpoint(
         self, preferences: Preferences, family: Family | None = None
     ) -> tuple[Endpoint, Preferences]:
@@ -45,38 +61,6 @@ class OwnedGateway(Protocol):
 
     def start_refresh(self) -> None:
         """Refresh the catalogs of all servers, in the background."""
-        ...
-
-
-@runtime_checkable
-class Reachable(Protocol):
-    """A gateway that clients of its own reach over the control socket."""
-
-    control_socket: str
-    """The path of the socket; empty if there is none."""
-
-
-@runtime_checkable
-class KnowsWindows(Protocol):
-    """A gateway whose servers run in the folders of its windows."""
-
-    window_folders: Callable[[], Collection[str]]
-    """Returns the folders of the windows."""
-    window_clients: Callable[[], Mapping[str, int]]
-    """Returns the number of windows of each client that has a name."""
-
-
-@runtime_checkable
-class HasWork(Protocol):
-    """A gateway whose work may outlive its windows."""
-
-    @property
-    def is_busy(self) -> bool:
-        """True while work runs or waits."""
-        ...
-
-    async def wait_until_idle(self) -> None:
-        """Wait until no work runs or waits."""
         ...
 
 
@@ -179,14 +163,14 @@ async def run_gateway(
         is_reachable = await _listen(shared, control, lock)
         async with shared.own() as gateway:
             if is_reachable:
-                _set_socket(gateway, os.path.join(shared.folder, control.name))
+                gateway.control_socket = os.path.join(shared.folder, control.name)
             commands.update(gateway.commands)
             if STATUS in gateway.commands:
                 commands[STATUS] = status
             if forwards_reports:
                 gateway.on_report(windows.report)
             windows.start_refresh = gateway.start_refresh
-            _introduce(gateway, windows)
+            gateway.window_folders, gateway.window_clients = windows.folders, windows.clients
             windows.accept(gateway.client_endpoint)
             draining = asyncio.ensure_future(drain())
             try:
@@ -217,17 +201,6 @@ async def _listen(
         if lock is not None:
             lock.release()
         return False
-
-
-def _set_socket(gateway: OwnedGateway, path: str) -> None:
-    if isinstance(gateway, Reachable):
-        gateway.control_socket = path
-
-
-def _introduce(gateway: OwnedGateway, windows: ConnectedWindows) -> None:
-    if isinstance(gateway, KnowsWindows):
-        gateway.window_folders = windows.folders
-        gateway.window_clients = windows.clients
 
 
 def no_windows(shared: SharedGateway[OwnedGateway]) -> ConnectedWindows:

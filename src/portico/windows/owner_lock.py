@@ -22,7 +22,7 @@ class OwnerLock:
 
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
-        self._fd = fd
+        self.fd = fd
 
     @classmethod
     def acquire(cls, folder: str, key: str) -> Self | None:
@@ -47,27 +47,22 @@ class OwnerLock:
 
     def announce(self, name: str) -> None:
         """Write the name of our control socket; raise OSError if that fails."""
-        os.pwrite(self._fd, name.encode() + b"\n", 0)
-
-    @property
-    def fd(self) -> int:
-        """The descriptor of the locked file."""
-        return self._fd
+        os.pwrite(self.fd, name.encode() + b"\n", 0)
 
     def hand_over(self) -> None:
         """Leave the lock to the process that inherited it."""
-        os.close(self._fd)
-        self._fd = -1
+        os.close(self.fd)
+        self.fd = -1
 
     def release(self) -> None:
         """Release the lock and remove its file."""
-        if self._fd < 0:
+        if self.fd < 0:
             return
         with contextlib.suppress(OSError):
-            if _is_at(self.path, self._fd):
+            if _is_at(self.path, self.fd):
                 os.unlink(self.path)
-        os.close(self._fd)
-        self._fd = -1
+        os.close(self.fd)
+        self.fd = -1
 
 
 def owner_of(folder: str, key: str) -> str:

@@ -18,7 +18,7 @@ from portico.transport.pipe_loop import PipeLoop
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.connected_windows import ConnectedWindows
 from portico.windows.control import ControlRequest
-from portico.windows.owner import HasWork, OwnedGateway, SharedGateway, no_windows, run_gateway
+from portico.windows.owner import OwnedGateway, SharedGateway, no_windows, run_gateway
 from portico.windows.owner_lock import OwnerLock
 
 LINGER_S = 0.5
@@ -98,6 +98,6 @@ async def _wait_until_unused(gateway: OwnedGateway, windows: ConnectedWindows) -
     """Wait until no window is connected and no task is running: a task outlives its window."""
     while True:
         await windows.wait_until_empty(LINGER_S)
-        if not isinstance(gateway, HasWork) or not gateway.is_busy:
+        if not gateway.is_busy:
             return
         await gateway.wait_until_idle()

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,6 +36,14 @@ def enter(words: str) -> None:
 
 class ToyGateway:
     """The gateway that the owner runs."""
+
+    control_socket = ""
+    window_folders: Callable[[], Collection[str]]
+    window_clients: Callable[[], Mapping[str, int]]
+    is_busy = False
+
+    async def wait_until_idle(self) -> None:
+        """Return: there is no work."""
 
     def __init__(self) -> None:
         from portico import Context, Server
