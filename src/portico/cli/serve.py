@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.cli.door import add_door
-from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.console.stderr import keep_stdout, log_to_stderr, report_no_servers, report_waiting
 from portico.console.usage import Parser
 from portico.model.errors import PorticoError
 from portico.model.wording import counted
@@ -40,8 +40,6 @@ def main(
     drain_s = gateway.drain if options.drain is None else options.drain
     count = len(config.entries) - len(config.disabled) + len(serve_options.local)
     if not count:
-        from portico.console.stderr import report_no_servers
-
         report_no_servers(config, options.config, options.group)
     if http is None:
         from portico.windows.owner_start import start_early
