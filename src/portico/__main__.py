@@ -3,7 +3,7 @@
 import os
 import sys
 
-if sys.argv[1:2] == ["owner"]:
+if sys.argv[1:2] == ["owner"] and len(sys.argv) > 6:
     # Before any thread or event loop exists: the owner is nobody's descendant.
     try:
         child = os.fork()
