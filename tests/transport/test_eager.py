@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from portico import Server
-from portico.transport.calls_in_flight import start_now
+from portico.transport.eager_start import start_now
 from portico.transport.pipes import StdioServer
 from tests.support.messages import initialize
 

@@ -1,11 +1,8 @@
 """The calls and questions pending on one connection or in one legacy session."""
 
 import asyncio
-import contextvars
-import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -24,11 +21,9 @@ from portico.protocol.codec import (
 )
 from portico.protocol.inbound import ClientAnswer
 from portico.state.pending import CancellableWork, Pending, Reply
+from portico.transport.eager_start import start_now
 
 _BACKSLASH = ord("\\")
-T = TypeVar("T")
-_Step = tuple[Callable[[], object], contextvars.Context]
-"""The first step of a task, and the context that it runs in."""
 
 
 class Question(Struct, frozen=True):
@@ -222,38 +217,6 @@ def reply_with(answer: Awaitable[Response], reply: Reply) -> CancellableWork:
 
 async def _await_and_reply(answer: Awaitable[Response], reply: Reply) -> None:
     reply(await answer)
-
-
-def start_now(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Start a task and run it up to its first wait: it may be done when this returns."""
-    loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(work, loop=loop, eager_start=True)
-    # A task of Python 3.11 schedules its first step with `call_soon`: capture it there.
-    steps: list[_Step] = []
-    loop.call_soon = partial(_capture, steps)  # type: ignore[assignment,method-assign]
-    try:
-        task = asyncio.Task(work, loop=loop)
-    finally:
-        del loop.call_soon
-    ((step, context),) = steps
-    outer = asyncio.current_task(loop)
-    if outer is not None:
-        asyncio.tasks._leave_task(loop, outer)
-    try:
-        context.run(step)
-    finally:
-        if outer is not None:
-            asyncio.tasks._enter_task(loop, outer)
-    return task
-
-
-# At module level: a nested function would evaluate its type hints on every call.
-def _capture(
-    steps: list[_Step], step: Callable[[], object], *_: object, context: contextvars.Context
-) -> None:
-    """Keep a step instead of scheduling it."""
-    steps.append((step, context))
 
 
 def id_key(raw: bytes) -> bytes:
