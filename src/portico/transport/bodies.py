@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from portico.http1.memory_budget import SMALL, Allotment, MemoryBudget
 from portico.state.memory import map_large_blocks_apart
 from portico.transport.asgi import (
     CLOSE,
@@ -17,7 +18,6 @@ from portico.transport.asgi import (
     too_large,
 )
 from portico.transport.http_limits import HttpLimits
-from portico.transport.memory_budget import SMALL, Allotment, MemoryBudget
 
 _ALLOTMENT = "portico.body"
 """The scope key for the body's allotment of the memory budget."""

@@ -6,6 +6,8 @@ from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Any
 
+from portico.http1.connection_cap import ConnectionCap
+from portico.http1.memory_budget import MemoryBudget
 from portico.model.context import LOCAL, Context
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.message import Request
@@ -24,7 +26,6 @@ from portico.transport.asgi import (
     send_response,
 )
 from portico.transport.bodies import BodyReader
-from portico.transport.connection_cap import ConnectionCap
 from portico.transport.events import Keepalive
 from portico.transport.guard import (
     EVENT_STREAM,
@@ -36,7 +37,6 @@ from portico.transport.guard import (
 )
 from portico.transport.http_limits import HttpLimits, HttpLoad
 from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
-from portico.transport.memory_budget import MemoryBudget
 from portico.transport.posts import Entry, Posts, not_acceptable, session_refusal
 from portico.transport.response_writer import AsgiResponseWriter
 from portico.transport.sse_endpoint import OldSse

@@ -10,9 +10,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from portico.http1.memory_budget import GRACE_S, Allotment
 from portico.transport.asgi import ON_DISCONNECT, Scope
 from portico.transport.http_app import HttpApp
-from portico.transport.memory_budget import GRACE_S, Allotment
 
 _REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _HEADERS_TOO_LARGE = (

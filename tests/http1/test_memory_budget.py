@@ -1,6 +1,6 @@
 """The memory budget that all connections share."""
 
-from portico.transport.memory_budget import SMALL, Allotment, MemoryBudget
+from portico.http1.memory_budget import SMALL, Allotment, MemoryBudget
 
 MB = 1024 * 1024
 

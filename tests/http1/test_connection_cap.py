@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from portico.transport.connection_cap import ConnectionCap
+from portico.http1.connection_cap import ConnectionCap
 from portico.transport.http_limits import HttpLimits
 
 
