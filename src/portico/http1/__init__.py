@@ -1,1 +1,1 @@
-"""An HTTP/1.1 client; it imports nothing else of Portico."""
+"""An HTTP/1.1 client and server; they import nothing else of Portico."""

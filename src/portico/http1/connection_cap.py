@@ -5,24 +5,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
+from portico.http1.server_limits import ServerLimits
+
 GRACE_S = 1.0
 """A client that has just connected may already have sent a request that we have not read."""
 _BURST = 4
 """A burst within that time may exceed the limit of half-open connections by this factor."""
-
-
-class ConnectionLimits(Protocol):
-    """How many connections there may be."""
-
-    @property
-    def connections(self) -> int:
-        """All connections."""
-        ...
-
-    @property
-    def half_open(self) -> int:
-        """Connections with incomplete first headers."""
-        ...
 
 
 class CappedConnection(Protocol):
@@ -34,17 +22,15 @@ class CappedConnection(Protocol):
     @property
     def is_idle(self) -> bool:
         """True between requests."""
-        ...
 
     def evict(self) -> None:
         """Close the connection."""
-        ...
 
 
 class ConnectionCap:
     """The connections of one server."""
 
-    def __init__(self, limits: ConnectionLimits, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, limits: ServerLimits, clock: Callable[[], float] = monotonic) -> None:
         available = _max_descriptors() * 3 // 4  # the rest is for upstreams and files
         self._limit = min(limits.connections, available)
         self._half_open_limit = min(limits.half_open, max(1, self._limit // 2))

@@ -11,9 +11,9 @@ from portico.state.watchdog import ACTIVITY
 from portico.transport.asgi import CLOSE, ON_DISCONNECT, Scope, Send
 from portico.transport.events import EVENT_STREAM
 from portico.transport.http_app import HttpApp
-from portico.transport.http_timeouts import Stage, TimedHttpConnection
+from portico.transport.http_timeouts import ClientStage, TimedHttpConnection
 from portico.transport.posts import Entry
-from portico.transport.response_writer import App, RespondingCall
+from portico.transport.response_writer import App, WritingCall
 
 _HEAD_END = b"\r\n\r\n"
 _MAX_KNOWN_HEADS = 8
@@ -49,7 +49,7 @@ class HttpConnection(TimedHttpConnection):
         self._use_app = False  # must the app serve the next request?
         self._served_entry: Entry | None = None  # of the latest request served without the app
         self._known_heads: dict[bytes, Entry] = {}
-        self.call: RespondingCall | None = None
+        self.call: WritingCall | None = None
         self._buffered = bytearray()  # data received while a call is running
         self._defaults: list[tuple[bytes, bytes]] = []
         self._default_lines = b""
@@ -73,7 +73,7 @@ class HttpConnection(TimedHttpConnection):
                 self.transport.pause_reading()
             return
         before = self.stage
-        if before is Stage.IDLE and self._known_heads and self._serve_known_head(data):
+        if before is ClientStage.IDLE and self._known_heads and self._serve_known_head(data):
             return
         self._served_entry = None
         super().data_received(data)
@@ -85,9 +85,9 @@ class HttpConnection(TimedHttpConnection):
                 self._served_entry, self._body = entry, b""
             else:
                 self._pass_to_app()
-        if before is Stage.IDLE or before is Stage.NEW:
+        if before is ClientStage.IDLE or before is ClientStage.NEW:
             self._remember_head(data)
-        if self.stage is not before or self.stage is not Stage.IDLE:
+        if self.stage is not before or self.stage is not ClientStage.IDLE:
             self.check_progress(before, len(data))
 
     def on_message_begin(self) -> None:
@@ -98,7 +98,7 @@ class HttpConnection(TimedHttpConnection):
 
     def on_headers_complete(self) -> None:
         """Hold a request that may be served without the app; pass the others on."""
-        self.stage = Stage.BODY
+        self.stage = ClientStage.BODY
         if self.url == self._app.target and not self._use_app and self._is_ordinary():
             entry = self._app.entry(cast(Scope, self.scope))
             # The app accounts for the memory of large bodies.
@@ -120,7 +120,7 @@ class HttpConnection(TimedHttpConnection):
 
     def on_message_complete(self) -> None:
         """Handle the end of a request."""
-        self.stage = Stage.IDLE
+        self.stage = ClientStage.IDLE
         self.requests += 1
         if self._held_entry is None:
             super().on_message_complete()

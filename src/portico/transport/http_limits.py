@@ -3,30 +3,16 @@
 import asyncio
 from typing import Protocol
 
-from msgspec import Struct
+from portico.http1.server_limits import ServerLimits
 
 
-class HttpLimits(Struct, frozen=True, kw_only=True):
+class HttpLimits(ServerLimits, frozen=True, kw_only=True):
     """Limits with sensible defaults; each can be set."""
 
     body_bytes: int = 4 * 1024 * 1024
-    body_s: float = 30.0
-    """The timeout of a request's body, from the end of its headers."""
     bodies_bytes: int = 160 * 1024 * 1024
     """The bodies of all requests together, each until its response is sent."""
-    unread_bytes: int = 256 * 1024 * 1024
-    """Responses buffered for slow readers, all together."""
-    connections: int = 10_000
-    half_open: int = 500
-    """Connections that have not sent all of their first headers."""
-    header_bytes: int = 32 * 1024
     header_count: int = 100
-    header_s: float = 10.0
-    """The timeout of a request's headers, from its first byte or from connecting."""
-    keep_alive_s: float = 75.0
-    """The timeout of an idle connection."""
-    stall_s: float = 60.0
-    """The timeout of a reader that reads nothing while data waits for it."""
     quiet_s: float = 15.0
     """A stream that is quiet for this long gets a comment, so that proxies keep it open."""
     running: int = 1000

@@ -24,7 +24,7 @@ _BODY_HEADERS = (b"content-length", b"transfer-encoding")
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
-class Stage(Enum):
+class ClientStage(Enum):
     """The part of a request that the client sends next."""
 
     NEW = "the first byte"
@@ -49,7 +49,7 @@ class TimedHttpConnection(HttpToolsProtocol):
         self._cap = config.app.cap
         self._unread = config.app.unread
         self._allotment: Allotment | None = None  # of the memory for unread responses
-        self.stage = Stage.NEW
+        self.stage = ClientStage.NEW
         self.requests = 0
         """The number of requests received."""
         self.disconnect_callbacks: set[Callable[[], None]] = set()
@@ -99,7 +99,7 @@ class TimedHttpConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Handle the first byte of a request."""
-        self.stage = Stage.HEAD
+        self.stage = ClientStage.HEAD
         self._head_size = 0
         self._chunked = False
         super().on_message_begin()
@@ -177,7 +177,7 @@ class TimedHttpConnection(HttpToolsProtocol):
     @property
     def is_idle(self) -> bool:
         """True between requests."""
-        return self.stage is Stage.IDLE and not self.is_busy
+        return self.stage is ClientStage.IDLE and not self.is_busy
 
     def evict(self) -> None:
         """Close the connection to make room for another."""
@@ -194,21 +194,21 @@ class TimedHttpConnection(HttpToolsProtocol):
         """True while the rest of a request is needed to respond."""
         return self.is_busy and not self.cycle.response_started
 
-    def check_progress(self, before: Stage, size: int) -> None:
+    def check_progress(self, before: ClientStage, size: int) -> None:
         """Apply limits to the rest of a request, after `size` more bytes of it arrived."""
-        if self.stage is Stage.HEAD:
+        if self.stage is ClientStage.HEAD:
             self._cap.begin_head(self)
         else:
             self._cap.end_head(self)
-        if self.stage is Stage.IDLE:
+        if self.stage is ClientStage.IDLE:
             return
         if self.stage is not before:
-            in_body = self.stage is Stage.BODY
+            in_body = self.stage is ClientStage.BODY
             self._set_timer(self.limits.body_s if in_body else self.limits.header_s)
             if in_body:
                 self._head_size = 0
                 return
-        if self.stage is Stage.HEAD:
+        if self.stage is ClientStage.HEAD:
             self._head_size += size
             if self._head_size > self.limits.header_bytes:
                 self._refuse(_HEADERS_TOO_LARGE)
@@ -226,7 +226,7 @@ class TimedHttpConnection(HttpToolsProtocol):
 
     def _on_timeout(self) -> None:
         """Close an idle connection, or one whose request has timed out."""
-        if self.stage is Stage.IDLE:
+        if self.stage is ClientStage.IDLE:
             # Requests do not reset the timer, so an idle connection gets up to twice its time.
             idle = self.requests == self._requests_at_check and not self.is_busy
             self._requests_at_check = self.requests
@@ -239,7 +239,7 @@ class TimedHttpConnection(HttpToolsProtocol):
 
     def _cut_off(self, response: bytes) -> None:
         """Close, with this response unless one was already started."""
-        if self.stage is Stage.HEAD:
+        if self.stage is ClientStage.HEAD:
             can_respond = not self.is_busy
         else:
             can_respond = self.is_incomplete

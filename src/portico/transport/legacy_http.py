@@ -23,7 +23,7 @@ from portico.transport.asgi import (
 from portico.transport.batch import Batch, BatchMembers
 from portico.transport.events import EventResponse, Keepalive
 from portico.transport.http_limits import HttpLimits, HttpLoad
-from portico.transport.response_writer import AsgiResponseWriter, ResponseWriter
+from portico.transport.response_writer import AsgiResponseWriter, CallWriter
 from portico.transport.resumable_stream import ResumableStream, parse_event_id
 from portico.transport.session_call import SessionCall, status
 from portico.transport.sessions import HttpSession, Sessions
@@ -87,7 +87,7 @@ class LegacyHttp:
             await self._endpoint.handle(message, context)
         await send_reply(send, _ACCEPTED)
 
-    def begin(self, session: HttpSession, id: bytes, writer: ResponseWriter) -> SessionCall | None:
+    def begin(self, session: HttpSession, id: bytes, writer: CallWriter) -> SessionCall | None:
         """Begin a call or a batch; return None if a limit is reached."""
         if not self._load.begin_call():
             return None
@@ -176,7 +176,7 @@ class LegacyHttp:
             await send_reply(send, _ACCEPTED)
 
     def _attach_stream(
-        self, session: HttpSession, stream: ResumableStream, writer: ResponseWriter, opens: bool
+        self, session: HttpSession, stream: ResumableStream, writer: CallWriter, opens: bool
     ) -> None:
         """Let an ASGI response carry the stream of a call that began without one."""
 

@@ -18,7 +18,7 @@ from portico.state.pending import CancellableWork, Pending
 from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import COMMENT, Keepalive, event
 from portico.transport.http_limits import HttpLoad
-from portico.transport.response_writer import ResponseWriter
+from portico.transport.response_writer import CallWriter
 
 STATUS = {
     PARSE_ERROR: 400,
@@ -40,9 +40,7 @@ class ModernCall:
     listens = False
     """True for `subscriptions/listen`, which counts as a stream."""
 
-    def __init__(
-        self, writer: ResponseWriter, id: bytes, load: HttpLoad, keepalive: Keepalive
-    ) -> None:
+    def __init__(self, writer: CallWriter, id: bytes, load: HttpLoad, keepalive: Keepalive) -> None:
         self._running: CancellableWork | None = None
         self._writer = writer
         self._id = id

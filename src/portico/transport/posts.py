@@ -24,7 +24,7 @@ from portico.transport.guard import EVENT_STREAM, JSON, Head, answer_type
 from portico.transport.http_limits import HttpLoad
 from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
 from portico.transport.modern_call import STATUS, ModernCall
-from portico.transport.response_writer import ResponseWriter
+from portico.transport.response_writer import CallWriter
 from portico.transport.session_call import SessionCall
 from portico.transport.session_call import status as legacy_status
 from portico.transport.sessions import HttpSession
@@ -131,7 +131,7 @@ class Posts:
         self._legacy = legacy
 
     def accept(
-        self, head: Head, body: bytes, principal: str, data: Any, writer: ResponseWriter
+        self, head: Head, body: bytes, principal: str, data: Any, writer: CallWriter
     ) -> Posted | Reply | None:
         """Begin the call of a POST and send its response to the writer.
 
@@ -185,7 +185,7 @@ class Posts:
             call.run(answer)
         return None
 
-    def _listen(self, request: Request, writer: ResponseWriter) -> ModernCall | None:
+    def _listen(self, request: Request, writer: CallWriter) -> ModernCall | None:
         if not self._load.begin_stream():
             return None
         call = ModernCall(writer, request.id, self._load, self._keepalive)

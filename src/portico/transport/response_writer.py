@@ -10,7 +10,7 @@ from portico.transport.events import EVENT_STREAM
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class RespondingCall(Protocol):
+class WritingCall(Protocol):
     """A running call, as its response writer sees it."""
 
     def on_disconnect(self) -> None:
@@ -22,10 +22,10 @@ class RespondingCall(Protocol):
         ...
 
 
-class ResponseWriter(Protocol):
+class CallWriter(Protocol):
     """The response to one request, as a call sees it; only `wait_writable` waits."""
 
-    call: RespondingCall | None
+    call: WritingCall | None
     """The call that writes it."""
 
     @property
@@ -57,7 +57,7 @@ class ResponseWriter(Protocol):
 class AsgiResponseWriter:
     """The response to one ASGI request. The request's own task sends what a call writes."""
 
-    call: RespondingCall | None = None
+    call: WritingCall | None = None
     _is_complete = False
     _app: App | None = None
     _changed: asyncio.Event | None = None

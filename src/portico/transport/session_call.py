@@ -10,11 +10,11 @@ from portico.state.pending import CancellableWork
 from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import Keepalive
 from portico.transport.http_limits import HttpLoad
-from portico.transport.response_writer import ResponseWriter
+from portico.transport.response_writer import CallWriter
 from portico.transport.resumable_stream import ResumableStream
 from portico.transport.sessions import HttpSession, ask_on
 
-AttachStream = Callable[[HttpSession, ResumableStream, ResponseWriter, bool], None]
+AttachStream = Callable[[HttpSession, ResumableStream, CallWriter, bool], None]
 """Lets the response of a writer carry a stream; True opens it at once."""
 
 
@@ -27,7 +27,7 @@ class SessionCall:
         session: HttpSession,
         number: int,
         id: bytes,
-        writer: ResponseWriter,
+        writer: CallWriter,
         load: HttpLoad,
         keepalive: Keepalive,
         attach_stream: AttachStream,
@@ -35,7 +35,7 @@ class SessionCall:
         self._session = session
         self._number = number
         self._id = id
-        self._writer: ResponseWriter | None = writer
+        self._writer: CallWriter | None = writer
         self._load = load
         self._attach_stream = attach_stream
         self._running: CancellableWork | None = None
