@@ -82,11 +82,9 @@ HTTP_TYPESCRIPT = Contender(
     asked=Asked.LEGACY,
     needs=(NODE, TYPESCRIPT_SDK),
 )
-HTTP_WITHOUT = tuple(map(HTTP_PORTICO.without, ("known headers", "its own HTTP connection")))
 HTTP = (
     HTTP_FLOOR,
     HTTP_PORTICO,
-    *HTTP_WITHOUT,
     HTTP_TOKEN,
     HTTP_SESSION,
     HTTP_SDK,

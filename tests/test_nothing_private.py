@@ -45,10 +45,6 @@ THIRD_PARTY = {
     "rich.text": "https://rich.readthedocs.io/en/stable/reference/text.html",
     "tokenizers": "https://huggingface.co/docs/tokenizers/api/tokenizer",
     "truststore": "https://truststore.readthedocs.io/en/latest/",
-    "uvicorn": "https://www.uvicorn.org/#running-programmatically",
-    "uvicorn.config": "the HTTP server",
-    "uvicorn.protocols.http.httptools_impl": "the HTTP server",
-    "uvicorn.server": "the HTTP server",
     "uvloop": "https://uvloop.readthedocs.io/api/index.html",
     "wasmtime": "https://bytecodealliance.github.io/wasmtime-py/",
     "wasmtime.component": "https://bytecodealliance.github.io/wasmtime-py/component/",
@@ -61,7 +57,6 @@ DOCUMENTED = {"os._exit", "sys._getframe", "sys._current_frames"}
 _FFI = "the public conversion of values is slow and wrong for some; tests of round trips guard it"
 _EAGER = "documented for other implementations of tasks; gone with Python 3.11"
 _LISTS = "argparse has no public list of options; completion and hints need it"
-_KEEPALIVE = "HttpToolsProtocol._unset_keepalive_if_required"
 PRIVATE = {
     ("wasm/interrupts.py", "wasmtime._ffi"): "ends a guest at a tick, which nothing public can",
     ("wit/raw_host.py", "WasmtimeError._from_ptr"): _FFI,
@@ -69,17 +64,15 @@ PRIVATE = {
     ("wit/raw_host.py", "wasmtime.component._enter.catch_exceptions"): _FFI,
     ("wit/raw_values.py", "ResourceAny._from_ptr"): _FFI,
     ("wit/raw_values.py", "wasmtime._ffi"): _FFI,
-    ("transport/calls_in_flight.py", "asyncio.tasks._enter_task"): _EAGER,
-    ("transport/calls_in_flight.py", "asyncio.tasks._leave_task"): _EAGER,
-    ("transport/http_connection.py", _KEEPALIVE): "the HTTP server",
-    ("transport/http_timeouts.py", _KEEPALIVE): "the HTTP server",
+    ("transport/eager_start.py", "asyncio.tasks._enter_task"): _EAGER,
+    ("transport/eager_start.py", "asyncio.tasks._leave_task"): _EAGER,
     ("console/usage.py", "ArgumentParser._get_positional_actions"): _LISTS,
     ("console/usage.py", "ArgumentParser._option_string_actions"): _LISTS,
     ("console/usage.py", "_ActionsContainer._option_string_actions"): _LISTS,
 }
 """By file, the other names with an underscore of other packages, each with its reason."""
 
-REPLACED = {"transport/calls_in_flight.py": "as above: the step of a new task on Python 3.11"}
+REPLACED = {"transport/eager_start.py": "as above: the step of a new task on Python 3.11"}
 """Files that replace a method of an object of another package, and why."""
 
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -29,9 +29,7 @@ def _express() -> None:
 
 
 def _pending() -> None:
-    from portico.transport import modern_call
-
-    for module in (calls_in_flight, client_connection, modern_call):
+    for module in (calls_in_flight, client_connection):
         _put(module, "Pending", _Nothing)
 
 
@@ -43,25 +41,11 @@ def _joined_answers() -> None:
     _put(pipes.StdioServer, "_write", lambda server, parts: server._write_out(parts))
 
 
-def _known_headers() -> None:
-    from portico.transport.http_connection import HttpConnection
-
-    _put(HttpConnection, "_remember_head", lambda *_: None)
-
-
-def _own_connection() -> None:
-    from portico.transport.http_connection import HttpConnection
-
-    _put(HttpConnection, "_is_ordinary", lambda *_: False)
-
-
 WITHOUT: dict[str, Callable[[], None]] = {
     "express calls": _express,
     "Pending": _pending,
     "eager tasks": _eager_tasks,
     "joined answers": _joined_answers,
-    "known headers": _known_headers,
-    "its own HTTP connection": _own_connection,
 }
 
 if __name__ == "__main__":

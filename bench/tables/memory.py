@@ -9,7 +9,6 @@ from bench.contenders import (
     HTTP_PORTICO,
     HTTP_SESSION,
     HTTP_TOKEN,
-    HTTP_WITHOUT,
     STDIO,
     STDIO_MODERN,
     STDIO_PORTICO,
@@ -28,7 +27,7 @@ HEADING = "Memory"
 _CONNECTIONS = 8
 _IN_FLIGHT = 32
 _SLICE = 10_000
-_NOT_APART = (HTTP_SESSION, HTTP_TOKEN, STDIO_MODERN, *HTTP_WITHOUT, *STDIO_WITHOUT)
+_NOT_APART = (HTTP_SESSION, HTTP_TOKEN, STDIO_MODERN, *STDIO_WITHOUT)
 """The same programs as others, as far as memory goes."""
 
 

@@ -13,11 +13,12 @@ from bench import workload
 from bench.report import Section, Table
 from bench.scale import Scale
 from portico import Context, Response, Server
+from portico.http1.port import Scope
 from portico.model.session import Session
 from portico.model.version import LATEST_LEGACY
 from portico.protocol.inbound import read, read_message
 from portico.protocol.line_reader import LineReader
-from portico.transport.asgi import Message, Scope
+from portico.transport.asgi import Message
 from portico.transport.http_app import HttpApp
 from portico.transport.pipes import StdioServer
 
@@ -83,8 +84,8 @@ async def _measure_async(seconds: float) -> dict[str, float]:
         "handle: modern list": lambda: server.handle(_MODERN),
         "handle: echo call": lambda: server.handle(_LEGACY_CALL),
         "stdio transport: legacy list": lambda: _feed(stdio, _LEGACY + b"\n"),
-        "HTTP app without uvicorn: modern list": lambda: _post(app, list_scope, _MODERN),
-        "HTTP app without uvicorn: echo call": lambda: _post_call(app, call_scope, _CALL),
+        "HTTP app over ASGI: modern list": lambda: _post(app, list_scope, _MODERN),
+        "HTTP app over ASGI: echo call": lambda: _post_call(app, call_scope, _CALL),
     }
     workload.check_list(await _post(app, list_scope, _MODERN), 1, workload.tools(50))
     workload.check_call(await _post(app, call_scope, _CALL), 1)

@@ -131,7 +131,7 @@ def budgets(samples: Samples, sizes: dict[int, int]) -> list[Budget]:
                 limit,
                 "x",
             )
-            for what, column, limit in (("cached list of 50", few, 1.4), (_CALL, _CALL, 1.6))
+            for what, column, limit in (("cached list of 50", few, 1.6), (_CALL, _CALL, 1.9))
         ),
         *(
             at_least(

@@ -34,11 +34,11 @@ from portico.state.report import failed
 if TYPE_CHECKING:
     from portico.client.memory_answers import Elicit, Roots, Sample
     from portico.client.memory_client import MemoryClient
+    from portico.http1.port import Scope
     from portico.providers.lifespan import Lifespan, LifespanFunction
     from portico.task_protocol.server_tasks import ServerTasks
     from portico.task_protocol.task_host import TaskHost
     from portico.tasks.store import TaskStore
-    from portico.transport.asgi import Scope
     from portico.transport.http_app import HttpApp, Page
     from portico.transport.http_limits import HttpLimits
 

@@ -96,7 +96,7 @@ def test_echoes_in_flight_are_held_against_the_typescript_sdk(us: float, met: bo
     assert _of(found, "stdio, echo call, 32 in flight").met is met
 
 
-@pytest.mark.parametrize(("us", "met"), [(15, True), (17, False)])
+@pytest.mark.parametrize(("us", "met"), [(18, True), (20, False)])
 def test_an_echo_over_http_is_held_against_bare_uvicorn(us: float, met: bool) -> None:
     rows: dict[str, list[float]] = {"Portico": [us], "floor: bare uvicorn callable": [10]}
 

@@ -14,7 +14,7 @@ from typing import Any
 import portico
 
 _HOME = os.path.dirname(portico.__file__) + os.sep
-_TRANSPORT = os.path.join(_HOME, "transport", "")
+_TRANSPORTS = (os.path.join(_HOME, "transport", ""), os.path.join(_HOME, "http1", ""))
 _WRITES = ("write", "writelines", "writev")
 
 
@@ -52,7 +52,7 @@ class Walk:
             self._writes(caller)
 
     def _writes(self, frame: FrameType) -> None:
-        if frame.f_code.co_filename.startswith(_TRANSPORT):
+        if frame.f_code.co_filename.startswith(_TRANSPORTS):
             self._answered = len(self._calls)
 
     def _told(self, suffix: str, text: str) -> None:

@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import uvicorn
 
 from portico.transport.http_app import HttpApp
 from portico.transport.http_server import serve_http
+from tests.support.backoff import until
 from tests.support.messages import MODERN, PREFIX, initialize, modern
 
 BOTH = "application/json, text/event-stream"
@@ -132,8 +135,15 @@ class Stream:
 
 
 @asynccontextmanager
-async def serving(app: HttpApp, *, drain_s: float = 0.1) -> AsyncIterator[Site]:
-    """Serve an app on a free port of this machine for as long as the block runs."""
+async def serving(
+    app: HttpApp, *, drain_s: float = 0.1, through_asgi: bool = False
+) -> AsyncIterator[Site]:
+    """Serve an app on a free port of this machine for as long as the block runs; through ASGI, with
+    uvicorn."""
+    if through_asgi:
+        async with under_uvicorn(app) as port, httpx2.AsyncClient(timeout=WAIT_S) as client:
+            yield Site(app, port, client)
+        return
     bound: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     serve = serve_http(app, drain_s=drain_s, ready=bound.set_result, stop=stop)
@@ -146,6 +156,29 @@ async def serving(app: HttpApp, *, drain_s: float = 0.1) -> AsyncIterator[Site]:
             yield Site(app, bound.result(), client)
     finally:
         stop.set()
+        await task
+
+
+@asynccontextmanager
+async def under_uvicorn(app: Any) -> AsyncIterator[int]:
+    """Serve an ASGI app with uvicorn; yields its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve([listener]))
+    try:
+        await until(lambda: server.started or task.done())
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
         await task
 
 

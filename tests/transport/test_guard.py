@@ -7,9 +7,9 @@ import pytest
 
 from portico import Server
 from portico.model.errors import RegistrationError
-from portico.transport.asgi import Reply
 from portico.transport.guard import EVENT_STREAM, JSON, Guard, Head, answer_type
 from portico.transport.http_limits import HttpLimits
+from portico.transport.reply import Reply
 from tests.support.messages import initialize, modern
 from tests.support.web import mirrored, post_bytes, serving
 

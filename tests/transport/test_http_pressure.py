@@ -191,7 +191,7 @@ async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("portico.http1.memory_budget.GRACE_S", 0)
-    monkeypatch.setattr("portico.transport.http_timeouts.GRACE_S", 0)
+    monkeypatch.setattr("portico.http1.timed_connection.GRACE_S", 0)
     size = 12 * MB  # more than the kernel takes
     call = modern_call("big", size=size)
     async with (

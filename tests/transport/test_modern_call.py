@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -16,9 +17,9 @@ from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from tests.support.clock import Clock
 from tests.support.messages import modern
-from tests.support.web import HEADERS, mirrored, serving
+from tests.support.web import HEADERS, Site, mirrored, serving
 
-Served = Callable[..., HttpApp]
+Served = Callable[..., AbstractAsyncContextManager[Site]]
 
 
 class Begun(Pending):
@@ -70,20 +71,20 @@ def raw(message: dict[str, Any]) -> bytes:
 
 @pytest.fixture(params=["straight", "through ASGI"])
 def served(request: pytest.FixtureRequest) -> Served:
-    """Make apps whose calls take one path or the other."""
+    """Serve apps with one server or the other."""
 
-    def make(endpoint: Endpoint, limits: HttpLimits | None = None) -> HttpApp:
+    def serve(
+        endpoint: Endpoint, limits: HttpLimits | None = None
+    ) -> AbstractAsyncContextManager[Site]:
         app = HttpApp(endpoint, limits=limits)
-        if request.param != "straight":
-            app.entry = lambda scope: None  # type: ignore[method-assign]
-        return app
+        return serving(app, through_asgi=request.param != "straight")
 
-    return make
+    return serve
 
 
 async def test_a_call_is_answered_as_json_with_its_id(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint)) as web:
+    async with served(endpoint) as web:
         answer = asyncio.create_task(web.modern(call(7)))
         (await endpoint.begun.get()).answer("hello")
         response = await answer
@@ -95,7 +96,7 @@ async def test_a_call_is_answered_as_json_with_its_id(served: Served) -> None:
 
 async def test_what_comes_before_the_answer_makes_it_a_stream(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint)) as web:
+    async with served(endpoint) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
         assert begun.context.peer is not None
@@ -110,7 +111,7 @@ async def test_what_comes_before_the_answer_makes_it_a_stream(served: Served) ->
 
 async def test_a_quiet_call_is_kept_alive(served: Served, clock: Clock) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint, limits=HttpLimits(quiet_s=5))) as web:
+    async with served(endpoint, limits=HttpLimits(quiet_s=5)) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
         for _ in range(100):  # a stream is checked in its slot
@@ -124,7 +125,7 @@ async def test_a_quiet_call_is_kept_alive(served: Served, clock: Clock) -> None:
 
 async def test_to_leave_is_to_cancel(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint)) as web:
+    async with served(endpoint) as web:
         _, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(raw(call(1)))
         begun = await endpoint.begun.get()
@@ -135,7 +136,7 @@ async def test_to_leave_is_to_cancel(served: Served) -> None:
 
 async def test_requests_on_one_connection_are_answered_in_order(served: Served) -> None:
     endpoint = Endpoint()
-    async with serving(served(endpoint)) as web:
+    async with served(endpoint) as web:
         reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
         writer.write(raw(call(1)))
         first = await endpoint.begun.get()
@@ -161,11 +162,10 @@ async def test_requests_on_one_connection_are_answered_in_order(served: Served) 
 
 async def test_a_drain_that_takes_too_long_tells_the_asker(served: Served) -> None:
     endpoint = Endpoint()
-    app = served(endpoint)
-    async with serving(app) as web:
+    async with served(endpoint) as web:
         answer = asyncio.create_task(web.modern(call(1)))
         begun = await endpoint.begun.get()
-        await app.drain(0.01)
+        await web.app.drain(0.01)
         response = await answer
     assert begun.cancelled.is_set()
     assert "error" in response.json()
@@ -175,7 +175,7 @@ async def test_a_call_that_fails_to_begin_takes_no_place() -> None:
     endpoint = Endpoint()
     async with serving(HttpApp(endpoint, limits=HttpLimits(running=1))) as web:
         endpoint.fails = True
-        assert await web.raw(raw(call(1))) == b""
+        assert (await web.raw(raw(call(1)))).startswith(b"HTTP/1.1 500 ")
         endpoint.fails = False
         endpoint.refuses = True
         assert (await web.modern(call(2))).json()["result"] == {"said": "slow"}
@@ -205,10 +205,7 @@ async def test_both_ways_write_the_same_bytes(
     found = []
     for usual in (False, True):
         endpoint = Endpoint()
-        app = HttpApp(endpoint)
-        if usual:
-            app.entry = lambda scope: None  # type: ignore[method-assign]
-        async with serving(app) as web:
+        async with serving(HttpApp(endpoint), through_asgi=usual) as web:
             reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
             for _ in range(2):
                 message = raw(call(1))

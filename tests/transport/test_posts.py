@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from portico.transport.asgi import Reply
 from portico.transport.guard import Head
 from portico.transport.posts import Posted, admit
+from portico.transport.reply import Reply
 from tests.support.messages import initialize, modern
 from tests.support.web import BOTH, mirrored, tool_call
 

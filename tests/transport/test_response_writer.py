@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from portico.transport.asgi import Message
-from portico.transport.response_writer import AsgiResponseWriter
+from portico.transport.asgi import AsgiResponseWriter, Message
+from portico.transport.events import EVENT_STREAM
 from tests.support.web import WAIT_S
 
 
@@ -18,9 +18,6 @@ class Call:
 
     def on_disconnect(self) -> None:
         self.disconnects += 1
-
-    async def wait_finished(self) -> None:
-        """Return at once."""
 
 
 class AsgiServer:
@@ -67,7 +64,7 @@ async def test_an_answer_that_is_there_already_is_sent_without_a_watch() -> None
 async def test_what_is_said_comes_in_order_and_the_last_of_it_ends_the_response() -> None:
     server = AsgiServer()
     serving = asyncio.create_task(server.writer.send_all())
-    server.writer.begin_stream()
+    server.writer.begin_stream(EVENT_STREAM)
     for number in range(3):
         server.writer.send_chunk(b"%d" % number)
         await asyncio.sleep(0)
@@ -81,7 +78,7 @@ async def test_there_is_room_once_the_reader_has_taken_what_was_said() -> None:
     server = AsgiServer()
     server.reads.clear()
     serving = asyncio.create_task(server.writer.send_all())
-    server.writer.begin_stream()
+    server.writer.begin_stream(EVENT_STREAM)
     waiting = asyncio.create_task(server.writer.wait_writable())
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -98,7 +95,7 @@ async def test_a_client_that_leaves_ends_the_response_and_its_call_is_told(reads
     if not reads:
         server.reads.clear()
     serving = asyncio.create_task(server.writer.send_all())
-    server.writer.begin_stream()
+    server.writer.begin_stream(EVENT_STREAM)
     waiting = asyncio.create_task(server.writer.wait_writable())
     await asyncio.sleep(0)
     server.leaves.set()
@@ -110,7 +107,7 @@ async def test_a_client_that_leaves_ends_the_response_and_its_call_is_told(reads
 async def test_a_send_that_fails_is_a_client_that_left() -> None:
     server = AsgiServer()
     server.broken = True
-    server.writer.begin_stream()
+    server.writer.begin_stream(EVENT_STREAM)
     await server.writer.send_all()
     assert server.call.disconnects == 1
 
@@ -123,16 +120,3 @@ async def test_a_request_that_is_cancelled_from_outside_stays_cancelled() -> Non
     with pytest.raises(asyncio.CancelledError):
         await serving
     assert server.call.disconnects == 1
-
-
-async def test_another_app_responds_once_it_took_over() -> None:
-    server = AsgiServer()
-    serving = asyncio.create_task(server.writer.send_all())
-    await asyncio.sleep(0)
-
-    async def respond(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.body", "body": b"other"})
-
-    server.writer.hand_over(respond)
-    await within(serving)
-    assert server.body == b"other"

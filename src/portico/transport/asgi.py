@@ -1,143 +1,185 @@
-"""ASGI for the HTTP transport: types, replies, and the client's disconnect."""
+"""ASGI as a driver of the port: the request's own task sends what its writer is given."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from msgspec import Struct
+from portico.http1.port import (
+    CLOSE,
+    JSON_HEADERS,
+    REFUSALS,
+    TEXT_TYPE,
+    BodyReceiver,
+    Headers,
+    HttpEndpoint,
+    RespondingCall,
+    Scope,
+)
 
-from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST
-from portico.model.message import Response
-from portico.protocol.codec import error_response
-from portico.transport.calls_in_flight import shutdown_error
-from portico.transport.http_limits import HttpLimits
-
-Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Headers = tuple[tuple[bytes, bytes], ...]
 
-JSON_TYPE = (b"content-type", b"application/json")
-CLOSE = (b"connection", b"close")
-RETRY_AFTER = (b"retry-after", b"1")
-ON_DISCONNECT = "portico.on_disconnect"
-"""The scope key of our own server for the callbacks to run when the connection is lost."""
 _LINGER_S = 5.0
 
 
-class Reply(Struct, frozen=True):
-    """A whole HTTP response."""
+class AsgiResponseWriter:
+    """The response to one ASGI request. The request's own task sends what a call writes."""
 
-    status: int
-    body: bytes = b""
-    headers: Headers = ()
-    lingers: bool = False
-    """True to read on for a moment, so that a client still sending does not lose this reply."""
+    call: RespondingCall | None = None
+    _is_complete = False
+    _lingers = False
+    _error: BaseException | None = None
+    _reading: asyncio.Timeout | None = None
 
-
-def refusal(status: int, why: str, *headers: tuple[bytes, bytes], lingers: bool = False) -> Reply:
-    """Return a refusal whose body is a JSON-RPC error without an id, as the spec allows."""
-    code = INVALID_REQUEST if status < 500 else INTERNAL_ERROR
-    body = error_response(b"", code, why).encode()
-    return Reply(status, body, (JSON_TYPE, *headers), lingers)
-
-
-def overloaded(why: str, id: bytes = b"") -> Reply:
-    """Return 503 for a request that may be retried in a moment."""
-    return Reply(503, busy(id, why).encode(), (JSON_TYPE, RETRY_AFTER))
-
-
-def busy(id: bytes, why: str = "too many calls are running") -> Response:
-    """Return the error for a call over the limit."""
-    return error_response(id, INTERNAL_ERROR, f"{why}: try again in a moment")
-
-
-def shutting_down(id: bytes = b"") -> Reply:
-    """Return 503 for new work during a drain, and close the connection."""
-    return Reply(503, shutdown_error(id).encode(), (JSON_TYPE, RETRY_AFTER, CLOSE))
-
-
-async def send_reply(send: Send, reply: Reply, receive: Receive | None = None) -> None:
-    """Send a reply; `receive` is required if it lingers."""
-    headers = [*reply.headers, (b"content-length", b"%d" % len(reply.body))]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if reply.lingers and receive is not None:
-        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
-        await _discard_rest(receive)
-        await send({"type": "http.response.body"})
-    else:
-        await send({"type": "http.response.body", "body": reply.body})
-
-
-async def send_response(send: Send, response: Response, status: int, headers: Headers = ()) -> None:
-    """Send a response as JSON, joined once; 202 if it is empty."""
-    if response.is_nothing:
-        await send_reply(send, Reply(202, headers=headers))
-        return
-    body = b"".join(response.parts)
-    start = [JSON_TYPE, (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})
-
-
-class ClientPresence:
-    """The connection of the client whose request has been read: reports its disconnect.
-
-    Our own server calls back (`ON_DISCONNECT` in the scope); with other servers a task waits.
-    """
-
-    __slots__ = ("_callback", "_callbacks", "_receive", "_watch")
-
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._callbacks: set[Callable[[], None]] | None = scope.get(ON_DISCONNECT)
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
         self._receive = receive
-        self._watch: asyncio.Task[None] | None = None
-        self._callback: Callable[[], None] | None = None
+        self._send = send
+        self._unsent: list[Message] = []
+        self._changed = asyncio.Event()
+        self._sent = asyncio.Event()
 
-    async def wait_disconnected(self) -> None:
-        """Wait until the client disconnects."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    async def serve(self, endpoint: HttpEndpoint, body_s: float) -> None:
+        """Let an endpoint respond; its body must arrive within this time."""
+        body = endpoint.respond(self._scope, self)
+        if body is not None and await self._read(body, body_s):
+            body.end()
+        await self.send_all()
+        if self._error is not None:
+            raise self._error
 
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Call this if the client disconnects before `unwatch`."""
-        self._callback = callback
-        if self._callbacks is not None:
-            self._callbacks.add(callback)
-        else:
-            self._watch = asyncio.create_task(self._listen(callback))
+    async def send_all(self) -> None:
+        """Send the response until it is complete or the client disconnects."""
+        if self._is_complete:
+            await self._flush()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        left = False
 
-    def unwatch(self) -> None:
-        """Stop watching for a disconnect."""
-        if self._watch is not None:
-            self._watch.cancel()
-        elif self._callbacks is not None and self._callback is not None:
-            self._callbacks.discard(self._callback)
+        async def watch() -> None:
+            nonlocal left
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            left = True
+            task.cancel()
 
-    async def _listen(self, callback: Callable[[], None]) -> None:
-        await self.wait_disconnected()
-        callback()
+        watching = asyncio.create_task(watch())
+        try:
+            while await self._flush() and not self._is_complete:
+                self._changed.clear()
+                await self._changed.wait()
+        except asyncio.CancelledError:
+            if not left or task.uncancel():
+                raise
+        finally:
+            watching.cancel()
+            self._disconnected()  # no effect on a call that has ended
 
+    # The response writer.
 
-def declared_too_large(length: bytes, limits: HttpLimits) -> Reply | None:
-    """Return a refusal if Content-Length is invalid or over the limit."""
-    if not length.isdigit():
-        return refusal(400, "Content-Length must be a number", CLOSE)
-    return too_large(limits) if int(length) > limits.body_bytes else None
+    @property
+    def is_slow(self) -> bool:
+        """True while messages wait to be sent."""
+        return bool(self._unsent)
 
+    def answer(
+        self,
+        status: int,
+        parts: tuple[bytes, ...],
+        headers: Headers = JSON_HEADERS,
+        *,
+        lingers: bool = False,
+    ) -> None:
+        """Send a whole response."""
+        body = b"".join(parts)
+        length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
+        self._lingers = lingers
+        self._put(
+            {"type": "http.response.start", "status": status, "headers": [*headers, *length]},
+            {"type": "http.response.body", "body": body, "more_body": lingers},
+            last=True,
+        )
 
-def too_large(limits: HttpLimits) -> Reply:
-    """Return 413 for a body over the limit."""
-    return refusal(413, f"the body is larger than {limits.body_bytes} bytes", CLOSE, lingers=True)
+    def begin_stream(self, headers: Headers) -> None:
+        """Send the head of a response without a length."""
+        self._put({"type": "http.response.start", "status": 200, "headers": list(headers)})
 
+    def send_chunk(self, chunk: bytes, *, last: bool = False) -> None:
+        """Send a part of the stream."""
+        self._put({"type": "http.response.body", "body": chunk, "more_body": not last}, last=last)
 
-async def _discard_rest(receive: Receive) -> None:
-    """Read for a moment: closing on unread data would reset the connection (RFC 9112, 9.6)."""
-    try:
-        async with asyncio.timeout(_LINGER_S):
-            while (message := await receive())["type"] == "http.request":
-                if not message.get("more_body"):
-                    return
-    except TimeoutError:
-        return
+    async def wait_writable(self) -> None:
+        """Wait until all messages are sent."""
+        while self._unsent:
+            self._sent.clear()
+            await self._sent.wait()
+
+    def fail(self, error: BaseException) -> None:
+        """Raise this error in the request's task: its server reports it."""
+        self._error = error
+        self._put(last=True)
+
+    def _put(self, *messages: Message, last: bool = False) -> None:
+        if self._is_complete:
+            return
+        self._is_complete = last
+        self._unsent += messages
+        self._changed.set()
+        if self._reading is not None and not self._reading.expired():
+            self._reading.reschedule(asyncio.get_running_loop().time())  # it is refused
+
+    # The request's task.
+
+    async def _read(self, body: BodyReceiver, within_s: float) -> bool:
+        """Deliver the body; return False if it is refused, or the client sends no more of it."""
+        message: Message = {"more_body": True}
+        try:
+            async with asyncio.timeout(within_s) as self._reading:
+                while message.get("more_body") and not self._is_complete:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        self._disconnected()
+                    elif piece := message.get("body"):
+                        body.add(piece)
+        except TimeoutError:
+            if not self._is_complete:
+                if self.call is not None:
+                    self.call.on_disconnect()
+                self.answer(408, (REFUSALS[408],), (TEXT_TYPE, CLOSE))
+        finally:
+            self._reading = None
+        return not self._is_complete
+
+    async def _flush(self) -> bool:
+        """Send all waiting messages; return False if the client disconnected (ASGI 2.4)."""
+        try:
+            while self._unsent:
+                await self._send(self._unsent[0])
+                del self._unsent[0]
+            if self._lingers:
+                await self._discard_rest()
+                await self._send({"type": "http.response.body"})
+        except OSError:
+            return False
+        self._sent.set()
+        return True
+
+    async def _discard_rest(self) -> None:
+        """Read for a moment: closing on unread data would reset the connection."""
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                while (message := await self._receive())["type"] == "http.request":
+                    if not message.get("more_body"):
+                        return
+        except TimeoutError:
+            return
+
+    def _disconnected(self) -> None:
+        """Write nothing more, and tell the call."""
+        self._is_complete = True
+        self._unsent.clear()
+        self._sent.set()
+        if self.call is not None:
+            self.call.on_disconnect()

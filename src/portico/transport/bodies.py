@@ -1,26 +1,14 @@
-"""Reads request bodies within limits of time and size and a shared memory budget."""
+"""Request bodies within limits of size and a shared memory budget."""
 
-import asyncio
-from typing import Any
+from collections.abc import Callable
 
 from portico.http1.memory_budget import SMALL, Allotment, MemoryBudget
+from portico.http1.port import CLOSE, JSON_TYPE, ResponseWriter, Scope
 from portico.state.memory import map_large_blocks_apart
-from portico.transport.asgi import (
-    CLOSE,
-    JSON_TYPE,
-    ON_DISCONNECT,
-    RETRY_AFTER,
-    Receive,
-    Reply,
-    Scope,
-    busy,
-    refusal,
-    too_large,
-)
+from portico.transport.guard import Head
 from portico.transport.http_limits import HttpLimits
+from portico.transport.reply import RETRY_AFTER, Reply, busy, refusal, too_large
 
-_ALLOTMENT = "portico.body"
-"""The scope key for the body's allotment of the memory budget."""
 _OUT_OF_MEMORY = Reply(
     503,
     busy(b"", "the memory for request bodies is full").encode(),
@@ -30,84 +18,81 @@ _OUT_OF_MEMORY = Reply(
 _TOO_SLOW = refusal(408, "the body arrived too slowly: other requests needed its memory", CLOSE)
 
 
-class BodyReader:
-    """Reads bodies, with one timer for all of them.
+class IncomingBody:
+    """A request with a body; its memory counts until `release`."""
 
-    A timer per request would be the most expensive part of a request whose body is already there.
-    """
+    __slots__ = ("_allotment", "_budget", "_limits", "_serve", "_size", "data", "head", "scope",
+                 "writer")  # fmt: skip
 
-    def __init__(self, limits: HttpLimits, budget: MemoryBudget) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        head: Head,
+        writer: ResponseWriter,
+        serve: "Callable[[IncomingBody], None]",
+        limits: HttpLimits,
+        budget: MemoryBudget,
+    ) -> None:
+        """`serve` is called once the body is complete."""
+        self.scope = scope
+        self.head = head
+        self.writer = writer
+        self.data: bytes | bytearray = b""
+        self._serve = serve
         self._limits = limits
         self._budget = budget
-        self._since: dict[asyncio.Task[Any], float] = {}
-        self._stopped: dict[asyncio.Task[Any], Reply] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._allotment: Allotment | None = None  # of a body that is not small
+        self._size = 0
 
-    async def read(self, scope: Scope, receive: Receive) -> bytes | Reply | None:
-        """Return the body, which takes memory until `release`, or a refusal; None if the client
-        disconnected."""
-        task = asyncio.current_task()
-        assert task is not None
-        if ON_DISCONNECT not in scope:  # our own server has timeouts of its own
-            loop = asyncio.get_running_loop()
-            self._since[task] = loop.time()
-            if self._timer is None:
-                self._timer = loop.call_later(self._limits.body_s, self._check, loop)
+    def add(self, piece: bytes) -> None:
+        """Take a piece, or refuse the body."""
+        self._size += len(piece)
+        if self._size > self._limits.body_bytes:
+            self._refuse(too_large(self._limits))
+        elif not self.data and self._size <= SMALL:
+            self.data = piece
+        elif self._has_memory(len(piece)):
+            if not isinstance(self.data, bytearray):
+                self.data = bytearray(self.data)
+            self.data += piece
+        else:
+            self._refuse(_OUT_OF_MEMORY)
+
+    def end(self) -> None:
+        """Serve the request."""
+        if self._allotment is not None:
+            self._allotment.drop = self.writer.call = None
         try:
-            return await self._read_all(scope, receive, task)
-        except asyncio.CancelledError:
-            why = self._stopped.get(task)
-            if why is None or task.uncancel():
-                raise
-            return why
-        finally:
-            self._since.pop(task, None)
-            self._stopped.pop(task, None)
+            self._serve(self)
+        except BaseException:
+            self.release()
+            raise
 
-    def release(self, scope: Scope) -> None:
-        """Return the memory of a request's body to the budget."""
-        allotment: Allotment | None = scope.pop(_ALLOTMENT, None)
-        if allotment is not None:
-            self._budget.close(allotment)
+    def take(self) -> bytes:
+        """Return the body, and keep no reference to it."""
+        data, self.data = self.data, b""
+        return bytes(data)
 
-    async def _read_all(
-        self, scope: Scope, receive: Receive, task: asyncio.Task[Any]
-    ) -> bytes | Reply | None:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        first: bytes = message.get("body", b"")
-        if not message.get("more_body") and len(first) <= SMALL:
-            return first if len(first) <= self._limits.body_bytes else too_large(self._limits)
-        map_large_blocks_apart()
-        body = bytearray()
-        allotment = scope[_ALLOTMENT] = self._budget.open(lambda: self._stop(task, _TOO_SLOW))
-        while message["type"] == "http.request":
-            piece = message.get("body", b"")
-            if len(body) + len(piece) > self._limits.body_bytes:
-                return too_large(self._limits)
-            if not self._budget.take(allotment, len(piece)):
-                return _OUT_OF_MEMORY
-            body += piece
-            if not message.get("more_body"):
-                allotment.drop = None
-                return bytes(body)
-            message = await receive()
-        return None
+    def release(self) -> None:
+        """Return the memory to the budget."""
+        self.data = b""
+        if self._allotment is not None:
+            self._budget.close(self._allotment)
 
-    def _stop(self, task: asyncio.Task[Any], why: Reply) -> None:
-        if task not in self._stopped:
-            self._stopped[task] = why
-            task.cancel()
+    on_disconnect = release
 
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Stop the bodies that have timed out, and set the timer for the next one."""
-        self._timer = None
-        now = loop.time()
-        for task, since in self._since.items():
-            due = since + self._limits.body_s - now
-            if due > 0:
-                self._timer = loop.call_later(due, self._check, loop)
-                break  # all others began later
-            why = f"the body did not arrive within {self._limits.body_s:g} s"
-            self._stop(task, refusal(408, why, CLOSE))
+    def _has_memory(self, size: int) -> bool:
+        """Take memory for a piece of a body that is not small."""
+        if self._allotment is None:
+            if self._size <= SMALL:
+                return True
+            map_large_blocks_apart()
+            self.writer.call = self
+            self._allotment = self._budget.open(lambda: self._refuse(_TOO_SLOW))
+            size = self._size
+        return self._budget.take(self._allotment, size)
+
+    def _refuse(self, why: Reply) -> None:
+        self.release()
+        self.writer.call = None
+        why.send(self.writer)

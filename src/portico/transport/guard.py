@@ -5,10 +5,11 @@ from functools import lru_cache
 from hmac import compare_digest
 from string import ascii_letters, digits
 
+from portico.http1.port import CLOSE, JSON_TYPE, TEXT_TYPE, Scope
 from portico.model.errors import RegistrationError
 from portico.protocol.codec import encode
-from portico.transport.asgi import CLOSE, JSON_TYPE, Reply, Scope, declared_too_large, refusal
 from portico.transport.http_limits import HttpLimits
+from portico.transport.reply import Reply, declared_too_large, refusal
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
@@ -19,7 +20,6 @@ _SCHEMES = ("http", "https")
 _SAME_SITE = (b"same-origin", b"none")
 """Sec-Fetch-Site of our own pages, and of an address that a user typed."""
 _OAUTH_PATHS = ("/register", "/authorize", "/token")
-_TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MAX_PORTS = 16  # bounds memory where a server takes the port from the request
@@ -34,15 +34,11 @@ class Head(dict[str, str]):
     __slots__ = ("raw",)
 
     def __init__(self, raw: dict[bytes, bytes]) -> None:
-        # A non-ASCII header must not equal anything in a body, hence no Latin-1.
-        super().__init__(
-            (
-                name.decode("ascii", "replace"),
-                value.strip(b" \t").decode("ascii", "surrogateescape"),
-            )
-            for name, value in raw.items()
-            if name[:4] == b"mcp-"
-        )
+        for name, value in raw.items():
+            if name[:4] == b"mcp-":
+                # A non-ASCII header must not equal anything in a body, hence no Latin-1.
+                text = value.strip(b" \t").decode("ascii", "surrogateescape")
+                self[name.decode("ascii", "replace")] = text
         self.raw = raw
 
 
@@ -117,7 +113,7 @@ class Guard:
             body = encode({"error": "access_denied", "error_description": why})
             return Reply(401, body, (JSON_TYPE, header))
         if _prefers_text(head.raw.get(b"accept", b"")):
-            return Reply(401, f"{why}\n".encode(), (_TEXT_TYPE, header))
+            return Reply(401, f"{why}\n".encode(), (TEXT_TYPE, header))
         return refusal(401, why, header)
 
     def _token_help(self, scope: Scope, head: Head, given: bool) -> str:

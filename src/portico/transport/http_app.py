@@ -1,6 +1,10 @@
-"""The HTTP transport as one ASGI app: both eras at one path, and the old SSE transport."""
+"""The HTTP transport: both eras at one path, and the old SSE transport.
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+It is written once against the port of `http1/port.py`, and served by our own server or by ASGI.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from inspect import iscoroutinefunction
 from time import monotonic
@@ -8,40 +12,26 @@ from typing import Any
 
 from portico.http1.connection_cap import ConnectionCap
 from portico.http1.memory_budget import MemoryBudget
+from portico.http1.port import JSON_TYPE, BodyReceiver, ResponseWriter, Scope
 from portico.model.context import LOCAL, Context
 from portico.model.errors import PorticoError, RegistrationError
 from portico.model.message import Request
 from portico.model.types import Endpoint
 from portico.model.version import BY_TEXT
 from portico.protocol.ladder import VERSION_HEADER
-from portico.transport.asgi import (
-    JSON_TYPE,
-    ClientPresence,
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    refusal,
-    send_reply,
-    send_response,
-)
-from portico.transport.bodies import BodyReader
+from portico.state.background import Background
+from portico.state.watchdog import ACTIVITY
+from portico.transport.asgi import AsgiResponseWriter, Receive, Send
+from portico.transport.bodies import IncomingBody
 from portico.transport.events import Keepalive
-from portico.transport.guard import (
-    EVENT_STREAM,
-    JSON,
-    Guard,
-    Head,
-    accepts_stream,
-    answer_type,
-)
+from portico.transport.guard import EVENT_STREAM, Guard, Head, accepts_stream
 from portico.transport.http_limits import HttpLimits, HttpLoad
 from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
-from portico.transport.posts import Entry, Posts, not_acceptable, session_refusal
-from portico.transport.response_writer import AsgiResponseWriter
+from portico.transport.posts import Posts, not_acceptable, session_refusal
+from portico.transport.reply import Reply, refusal, send_response
 from portico.transport.sse_endpoint import OldSse
 
-_Route = Callable[[Scope, Head, Receive, Send], Awaitable[None]]
+_Route = Callable[[Scope, Head, ResponseWriter], BodyReceiver | None]
 
 Page = Callable[[], Awaitable[tuple[bytes, bytes]]]
 """Returns the content type and the body of a page."""
@@ -94,15 +84,15 @@ class HttpApp:
                 raise RegistrationError(f"{name} must be a plain function of the scope, not async")
         self._principal = principal
         self._data = data
-        self.target = path.encode()
-        """The request target of the endpoint, unless the app is mounted under a prefix."""
+        self.path = path
         self._probed: float | None = None  # when `/readyz` was last requested
         self.bodies = bodies or MemoryBudget(self.limits.bodies_bytes)
+        self._tasks = Background()
+        self._serve_post, self._serve_sse_post = self._post, self._sse_post  # bound once
         self.unread = MemoryBudget(self.limits.unread_bytes)
         """The memory budget of unread responses, which only our own server tracks."""
         self.cap = ConnectionCap(self.limits)
         """The connections of our own server."""
-        self._bodies = BodyReader(self.limits, self.bodies)
         self.load = HttpLoad(self.limits)
         keepalive = Keepalive(self.limits.quiet_s)
         self._legacy = LegacyHttp(endpoint, self.limits, self.load, keepalive)
@@ -115,33 +105,38 @@ class HttpApp:
         if sse:
             self._routes |= {"/sse": self._sse_stream, "/messages": self._sse_message}
         for place, page in (pages or {}).items():
-            self._routes[place] = _page_route(page)
+            self._routes[place] = self._page_route(page)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
-        if scope["type"] != "http":
+        if scope["type"] == "http":
+            await AsgiResponseWriter(scope, receive, send).serve(self, self.limits.body_s)
+        else:
             await self._not_http(scope, receive, send)
-            return
+
+    def respond(self, scope: Scope, writer: ResponseWriter) -> BodyReceiver | None:
+        """Respond to a request, or return what receives its body first."""
+        if ACTIVITY.is_quiet:
+            ACTIVITY.note()
         path = _path_in(scope)
         head = self._guard.admit(scope, is_probe=path in self._open_routes)
         if isinstance(head, Reply):
-            await send_reply(send, head)
-            return
+            head.send(writer)
+            return None
         route = self._open_routes.get(path)
         if route is None and not self._guard.is_authorized(head):
             # First of all: without the token, a client must not learn which paths exist.
             other = self._guard.other_token(head)
             app = self.app_of(other, path) if other else None
             if app is not None:
-                await app(scope, receive, send)
-            else:
-                await send_reply(send, self._guard.challenge(scope, head))
-            return
+                return app.respond(scope, writer)
+            self._guard.challenge(scope, head).send(writer)
+            return None
         route = route or self._routes.get(path)
         if route is not None:
-            await route(scope, head, receive, send)
-        else:
-            await send_reply(send, _NOT_FOUND)
+            return route(scope, head, writer)
+        _NOT_FOUND.send(writer)
+        return None
 
     def set_other_tokens(self, prefix: str) -> None:
         """Leave tokens that begin with this to `app_of`, even if no token is required."""
@@ -150,21 +145,6 @@ class HttpApp:
     def app_of(self, token: str, path: str) -> "HttpApp | None":
         """Return the app for the client with this token; None if there is none."""
         return None
-
-    def entry(self, scope: Scope) -> Entry | None:
-        """Return what the headers of a POST decide, for a server that starts no task for it; None
-        unless all of them are plain."""
-        principal, data = self._principal, self._data
-        if not isinstance(principal, str) or callable(data):
-            return None  # a function of the scope may fail, which only the app reports
-        guard = self._guard
-        head = guard.admit(scope)
-        if isinstance(head, Reply) or not guard.is_authorized(head) or guard.refuse_body(head):
-            return None
-        length = head.raw.get(b"content-length")
-        if length is None or answer_type(head.raw.get(b"accept", b"")) != JSON:
-            return None
-        return Entry(head, int(length), principal, data)
 
     @property
     def is_probed(self) -> bool:
@@ -192,106 +172,137 @@ class HttpApp:
             await self.load.wait_idle(_GRACE_S)
         self._legacy.sessions.close()
 
-    def _mcp(self, scope: Scope, head: Head, receive: Receive, send: Send) -> Awaitable[None]:
+    async def close(self) -> None:
+        """Cancel the requests that are left."""
+        await self._tasks.close()
+
+    def _mcp(self, scope: Scope, head: Head, writer: ResponseWriter) -> BodyReceiver | None:
         method = scope["method"]
         if method == "POST":
-            return self._release_after(self._post, scope, head, receive, send)
+            return self._receive(scope, head, writer, self._serve_post)
         if method in ("GET", "DELETE"):
-            return self._legacy_only(scope, head, receive, send)
-        return send_reply(send, _not_allowed(b"GET, POST, DELETE"))
+            self._legacy_only(scope, head, writer)
+        else:
+            _not_allowed(b"GET, POST, DELETE").send(writer)
+        return None
 
-    async def _release_after(
-        self, route: _Route, scope: Scope, head: Head, receive: Receive, send: Send
-    ) -> None:
-        """Serve a request, then release the memory of its body."""
-        try:
-            await route(scope, head, receive, send)
-        finally:
-            self._bodies.release(scope)
+    def _receive(
+        self,
+        scope: Scope,
+        head: Head,
+        writer: ResponseWriter,
+        serve: Callable[[IncomingBody], None],
+    ) -> BodyReceiver | None:
+        """Return what receives the body, unless the headers rule it out."""
+        refused = self._guard.refuse_body(head)
+        if refused is None:
+            return IncomingBody(scope, head, writer, serve, self.limits, self.bodies)
+        refused.send(writer)
+        return None
 
-    async def _post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = self._guard.refuse_body(head) or await self._bodies.read(scope, receive)
-        if not isinstance(body, bytes):
-            if body is not None:
-                await send_reply(send, body, receive)
-            return
-        principal, data = self._principal_of(scope), self._data_of(scope)
-        writer = AsgiResponseWriter(scope, receive, send)
-        posted = self.posts.accept(head, body, principal, data, writer)
-        del body  # it may be large, and the request has copied its parts
+    def _post(self, body: IncomingBody) -> None:
+        principal, data = self._principal_of(body.scope), self._data_of(body.scope)
+        posted = self.posts.accept(body, principal, data)
         if posted is None:
-            await writer.send_all()
             return
         if isinstance(posted, Reply):
-            await send_reply(send, posted)
+            posted.send(body.writer)
+            body.release()
             return
         message, session = posted.message, posted.session
-        context = Context(principal=principal, data=data, headers=head)
+        context = Context(principal=principal, data=data, headers=body.head)
         if session is not None:
-            await self._legacy.post(session, message, context, writer, send)
-        elif isinstance(message, Request) and message.version.modern:
-            await send_response(send, await self._endpoint.handle(message, context), 200)
-        elif isinstance(message, Request):
-            await self._legacy.initialize(message, context, send)
+            work = self._legacy.post(session, message, context, body)
+        else:
+            assert isinstance(message, Request)
+            respond = self._notify if message.version.modern else self._legacy.initialize
+            work = respond(message, context, body.writer)
+        if work is not None:
+            self._run(work, body.writer, body)
 
-    async def _legacy_only(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    async def _notify(self, message: Request, context: Context, writer: ResponseWriter) -> None:
+        send_response(writer, await self._endpoint.handle(message, context), 200)
+
+    def _run(
+        self,
+        work: Coroutine[Any, Any, None],
+        writer: ResponseWriter,
+        body: IncomingBody | None = None,
+    ) -> None:
+        """Let a task respond."""
+
+        def ended(task: "asyncio.Task[None]") -> None:
+            if body is not None:
+                body.release()
+            if not task.cancelled() and (error := task.exception()) is not None:
+                writer.fail(error)
+
+        self._tasks.start(work).add_done_callback(ended)
+
+    def _legacy_only(self, scope: Scope, head: Head, writer: ResponseWriter) -> None:
         """Serve GET and DELETE, which the modern era does not have."""
         text = head.get(VERSION_HEADER)
         version = None if text is None else BY_TEXT.get(text)
         id = head.raw.get(SESSION_HEADER, b"").strip(b" \t")
         session = self._legacy.sessions.find(id, self._principal_of(scope))
         if version is not None and version.modern:
-            await send_reply(send, _not_allowed(b"POST"))
+            _not_allowed(b"POST").send(writer)
         elif text is not None and version is None:
-            await send_reply(send, Reply(400))
+            Reply(400).send(writer)
         elif session is None:
-            await send_reply(send, session_refusal(head))
+            session_refusal(head).send(writer)
         elif scope["method"] == "DELETE":
-            await self._legacy.delete(session, send)
+            self._legacy.delete(session, writer)
         elif not accepts_stream(head.raw.get(b"accept", b"")):
-            await send_reply(send, not_acceptable(EVENT_STREAM))
+            not_acceptable(EVENT_STREAM).send(writer)
         else:
-            last_event = head.raw.get(b"last-event-id")
-            await self._legacy.get(session, last_event, ClientPresence(scope, receive), send)
+            self._run(self._legacy.get(session, head.raw.get(b"last-event-id"), writer), writer)
 
-    async def _sse_stream(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    def _sse_stream(self, scope: Scope, head: Head, writer: ResponseWriter) -> None:
         if scope["method"] != "GET":
-            await send_reply(send, _not_allowed(b"GET"))
+            _not_allowed(b"GET").send(writer)
         elif not accepts_stream(head.raw.get(b"accept", b"")):
-            await send_reply(send, not_acceptable(EVENT_STREAM))
+            not_acceptable(EVENT_STREAM).send(writer)
         else:
             url = f"{scope.get('root_path', '')}/messages"
-            await self._sse.get(
-                url, self._principal_of(scope), ClientPresence(scope, receive), send
-            )
+            self._run(self._sse.get(url, self._principal_of(scope), writer), writer)
 
-    def _sse_message(
-        self, scope: Scope, head: Head, receive: Receive, send: Send
-    ) -> Awaitable[None]:
-        if scope["method"] != "POST":
-            return send_reply(send, _not_allowed(b"POST"))
-        return self._release_after(self._sse_post, scope, head, receive, send)
+    def _sse_message(self, scope: Scope, head: Head, writer: ResponseWriter) -> BodyReceiver | None:
+        if scope["method"] == "POST":
+            return self._receive(scope, head, writer, self._serve_sse_post)
+        _not_allowed(b"POST").send(writer)
+        return None
 
-    async def _sse_post(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        body = self._guard.refuse_body(head) or await self._bodies.read(scope, receive)
-        if not isinstance(body, bytes):
-            if body is not None:
-                await send_reply(send, body, receive)
-            return
+    def _sse_post(self, body: IncomingBody) -> None:
+        scope, writer = body.scope, body.writer
         principal = self._principal_of(scope)
         peer = self._sse.find(scope.get("query_string", b""), principal)
         if isinstance(peer, Reply):
-            await send_reply(send, peer)
+            peer.send(writer)
+            body.release()
             return
         context = Context(principal=principal, data=self._data_of(scope))
-        await self._sse.post(peer, body, context, send)
+        self._run(self._sse.post(peer, body.take(), context, writer), writer, body)
 
-    async def _health(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        await send_reply(send, _HEALTHY)
+    def _health(self, scope: Scope, head: Head, writer: ResponseWriter) -> None:
+        _HEALTHY.send(writer)
 
-    async def _ready(self, scope: Scope, head: Head, receive: Receive, send: Send) -> None:
+    def _ready(self, scope: Scope, head: Head, writer: ResponseWriter) -> None:
         self._probed = monotonic()
-        await send_reply(send, _DRAINING if self.load.has_notice else _READY)
+        (_DRAINING if self.load.has_notice else _READY).send(writer)
+
+    def _page_route(self, page: Page) -> _Route:
+        async def respond(writer: ResponseWriter) -> None:
+            content_type, body = await page()
+            Reply(200, body, ((b"content-type", content_type),)).send(writer)
+
+        def route(scope: Scope, head: Head, writer: ResponseWriter) -> None:
+            if scope["method"] == "GET":
+                self._run(respond(writer), writer)
+            else:
+                _not_allowed(b"GET").send(writer)
+
+        return route
 
     async def _not_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -316,6 +327,7 @@ class HttpApp:
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await self.drain(0)
+            await self.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     def _principal_of(self, scope: Scope) -> str:
@@ -327,17 +339,6 @@ class HttpApp:
 
     def _data_of(self, scope: Scope) -> Any:
         return self._data(scope) if callable(self._data) else self._data
-
-
-def _page_route(page: Page) -> _Route:
-    async def route(scope: Scope, head: Head, receive: Receive, send: Send) -> None:
-        if scope["method"] != "GET":
-            await send_reply(send, _not_allowed(b"GET"))
-            return
-        content_type, body = await page()
-        await send_reply(send, Reply(200, body, ((b"content-type", content_type),)))
-
-    return route
 
 
 def _path_in(scope: Scope) -> str:

@@ -41,7 +41,6 @@ class Cancellable(Protocol):
 
     def cancel(self) -> object:
         """Cancel it."""
-        ...
 
 
 class HttpLoad:
@@ -49,9 +48,8 @@ class HttpLoad:
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
-        self.max_calls = limits.running
         self.calls = 0
-        """The number running; a fast path counts here itself and calls `notify_if_idle`."""
+        """The number running."""
         self._streams = 0
         self.idle_event: asyncio.Event | None = None
         """Set when no call or stream is left; None unless a drain waits."""
@@ -66,7 +64,7 @@ class HttpLoad:
 
     def begin_call(self) -> bool:
         """Count a new call; return False if there are too many."""
-        if self.calls >= self.max_calls:
+        if self.calls >= self._limits.running:
             return False
         self.calls += 1
         return True
@@ -74,8 +72,7 @@ class HttpLoad:
     def end_call(self) -> None:
         """Count a call as ended."""
         self.calls -= 1
-        if self.idle_event is not None:
-            self.notify_if_idle()
+        self._notify_if_idle()
 
     def begin_stream(self) -> bool:
         """Count a new open-ended stream; return False if there are too many."""
@@ -87,7 +84,7 @@ class HttpLoad:
     def end_stream(self) -> None:
         """Count a stream as ended."""
         self._streams -= 1
-        self.notify_if_idle()
+        self._notify_if_idle()
 
     def reopen(self) -> None:
         """Accept work again, on the current event loop, for another lifespan."""
@@ -111,7 +108,7 @@ class HttpLoad:
             return False
         return True
 
-    def notify_if_idle(self) -> None:
+    def _notify_if_idle(self) -> None:
         """Wake a waiting drain if no call or stream is open."""
         if self.idle_event is not None and not self.calls and not self._streams:
             self.idle_event.set()

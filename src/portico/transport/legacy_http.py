@@ -1,29 +1,21 @@
 """Legacy streamable HTTP: sessions, resumable streams, and questions to the client."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Coroutine
+from typing import Any
 
+from portico.http1.port import ResponseWriter
 from portico.model.context import Context
 from portico.model.message import Request, Response
 from portico.model.methods import INITIALIZED
 from portico.model.types import Endpoint
 from portico.protocol.inbound import ClientAnswer, RefusedMessage
-from portico.transport.asgi import (
-    ClientPresence,
-    Receive,
-    Reply,
-    Scope,
-    Send,
-    overloaded,
-    refusal,
-    send_reply,
-    send_response,
-    shutting_down,
-)
+from portico.state.background import Background
 from portico.transport.batch import Batch, BatchMembers
+from portico.transport.bodies import IncomingBody
 from portico.transport.events import EventResponse, Keepalive
 from portico.transport.http_limits import HttpLimits, HttpLoad
-from portico.transport.response_writer import AsgiResponseWriter, CallWriter
+from portico.transport.reply import Reply, overloaded, refusal, send_response, shutting_down
 from portico.transport.resumable_stream import ResumableStream, parse_event_id
 from portico.transport.session_call import SessionCall, status
 from portico.transport.sessions import HttpSession, Sessions
@@ -43,11 +35,12 @@ class LegacyHttp:
         self._load = load
         self._keepalive = keepalive
         self.sessions = Sessions(limits)
+        self._carrying = Background()
 
-    async def initialize(self, request: Request, context: Context, send: Send) -> None:
+    async def initialize(self, request: Request, context: Context, writer: ResponseWriter) -> None:
         """Begin a session, and keep it if the handshake succeeds."""
         if not self.sessions.make_room():
-            await send_reply(send, overloaded("too many sessions are open", request.id))
+            overloaded("too many sessions are open", request.id).send(writer)
             return
         session = self.sessions.create(context.principal)
         context.session = session.session
@@ -60,34 +53,41 @@ class LegacyHttp:
         if response.result:
             self.sessions.handshake_done(session)
             header = (SESSION_HEADER, session.id.encode())
-            await send_response(send, response, 200, (header,))
+            send_response(writer, response, 200, (header,))
         else:
-            await send_response(send, response, status(response))
+            send_response(writer, response, status(response))
 
-    async def post(
+    def post(
         self,
         session: HttpSession,
         message: Request | ClientAnswer | BatchMembers,
         context: Context,
-        writer: AsgiResponseWriter,
-        send: Send,
-    ) -> None:
-        """Handle a POST that is not a call."""
+        body: IncomingBody,
+    ) -> Coroutine[Any, Any, None] | None:
+        """Handle a POST that is not a call; a coroutine that is returned does the rest, and the
+        end of a batch releases the body."""
         context.session = session.session
         if not isinstance(message, Request) or message.method != INITIALIZED:
             session.is_used = True
         if isinstance(message, list):
-            await self._batch(session, message, context, writer, send)
-            return
-        if isinstance(message, ClientAnswer):
-            session.calls.settle(message)
-        elif message.method == "notifications/cancelled":
-            session.calls.cancel(message)
+            self._batch(session, message, context, body)
+            return None
+        elif isinstance(message, Request) and message.method != "notifications/cancelled":
+            return self._notify(self._endpoint.handle(message, context), body.writer)
         else:
-            await self._endpoint.handle(message, context)
-        await send_reply(send, _ACCEPTED)
+            if isinstance(message, ClientAnswer):
+                session.calls.settle(message)
+            else:
+                session.calls.cancel(message)
+            _ACCEPTED.send(body.writer)
+        body.release()
+        return None
 
-    def begin(self, session: HttpSession, id: bytes, writer: CallWriter) -> SessionCall | None:
+    async def _notify(self, handled: Awaitable[Response], writer: ResponseWriter) -> None:
+        await handled
+        _ACCEPTED.send(writer)
+
+    def begin(self, session: HttpSession, id: bytes, writer: ResponseWriter) -> SessionCall | None:
         """Begin a call or a batch; return None if a limit is reached."""
         if not self._load.begin_call():
             return None
@@ -99,134 +99,114 @@ class LegacyHttp:
         return SessionCall(session, number, id, writer, load, keepalive, self._attach_stream)
 
     async def get(
-        self, session: HttpSession, last_event: bytes | None, client: ClientPresence, send: Send
+        self, session: HttpSession, last_event: bytes | None, writer: ResponseWriter
     ) -> None:
         """Open a stream for unsolicited messages, or resume the one that an event id names."""
         session.is_used = True
         if last_event is None and self._load.draining:
-            await send_reply(send, shutting_down())
+            shutting_down().send(writer)
             return
         if not self._load.begin_stream():
-            await send_reply(send, overloaded("too many streams are open"))
+            overloaded("too many streams are open").send(writer)
             return
         try:
             if last_event is None:
-                await self._listen(session, client, send)
+                await self._listen(session, writer)
             else:
-                await self._resume(session, last_event, client, send)
+                await self._resume(session, last_event, writer)
         finally:
             self._load.end_stream()
 
-    async def delete(self, session: HttpSession, send: Send) -> None:
+    def delete(self, session: HttpSession, writer: ResponseWriter) -> None:
         """End a session at its client's request."""
         self.sessions.end(session)
-        await send_reply(send, Reply(204))
+        Reply(204).send(writer)
 
-    async def _listen(self, session: HttpSession, client: ClientPresence, send: Send) -> None:
+    async def _listen(self, session: HttpSession, writer: ResponseWriter) -> None:
         stream = session.open_stream(listens=True)
         if stream is None:
-            await send_reply(send, overloaded("too many streams are open in this session"))
+            overloaded("too many streams are open in this session").send(writer)
             return
-        response = self._response(send, stream.prime)
-        await self._carry(session, stream, response, client, opens=True)
+        response = EventResponse(writer, self._keepalive, prime=stream.prime)
+        await self._carry(session, stream, response, opens=True)
 
     async def _resume(
-        self, session: HttpSession, last_event: bytes, client: ClientPresence, send: Send
+        self, session: HttpSession, last_event: bytes, writer: ResponseWriter
     ) -> None:
         place = parse_event_id(last_event)
         stream = session.streams.get(place[0]) if place is not None else None
         if place is None or stream is None:
-            await send_reply(send, refusal(400, "no events are kept for this Last-Event-ID"))
+            refusal(400, "no events are kept for this Last-Event-ID").send(writer)
             return
-        response = self._response(send)
-        await self._carry(session, stream, response, client, opens=True, after=place[1])
+        response = EventResponse(writer, self._keepalive)
+        await self._carry(session, stream, response, opens=True, after=place[1])
 
     def cancel_all(self) -> None:
         """Cancel every call, because a drain has timed out."""
         for session in self.sessions:
             session.calls.close()
 
-    async def _batch(
-        self,
-        session: HttpSession,
-        members: BatchMembers,
-        context: Context,
-        writer: AsgiResponseWriter,
-        send: Send,
+    def _batch(
+        self, session: HttpSession, members: BatchMembers, context: Context, body: IncomingBody
     ) -> None:
         """Answer an array with an array (2025-03-26), or with 202 if it has no requests."""
         waiting = any(
             isinstance(m, RefusedMessage) or (isinstance(m, Request) and m.id) for m in members
         )
-        if waiting and self._load.draining:
-            await send_reply(send, shutting_down())
-            return
-        call = self.begin(session, b"", writer)
+        writer = body.writer
+        is_refused = waiting and self._load.draining
+        call = None if is_refused else self.begin(session, b"", writer)
         if call is None:
-            await send_reply(send, overloaded("too many calls are running"))
+            why = shutting_down() if is_refused else overloaded("too many calls are running")
+            why.send(writer)
+            body.release()
             return
-        writer.call = context.peer = call
-        if not waiting:
+        call.body = body
+        context.peer = call
+        if waiting:
+            writer.call = call
+        else:
             call.on_disconnect()  # its response is written here
+            _ACCEPTED.send(writer)
         batch = Batch(lambda answers: call.finish((answers,) if answers else ()))
         batch.serve(members, self._endpoint, session.calls, context)
-        if waiting:
-            await writer.send_all()
-        else:
-            await send_reply(send, _ACCEPTED)
 
     def _attach_stream(
-        self, session: HttpSession, stream: ResumableStream, writer: CallWriter, opens: bool
+        self, session: HttpSession, stream: ResumableStream, writer: ResponseWriter, opens: bool
     ) -> None:
-        """Let an ASGI response carry the stream of a call that began without one."""
-
-        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            session.open_requests -= 1  # `_carry` counts it from now on
-            await self._carry(
-                session, stream, response, ClientPresence(scope, receive), opens=opens
-            )
-
-        response = self._response(writer.hand_over(respond), stream.prime)
+        """Let the response of a call that began without a stream carry one."""
+        response = EventResponse(writer, self._keepalive, prime=stream.prime)
         stream.begin(response, known=opens)
-
-    def _response(self, send: Send, prime: Callable[[], bytes] | None = None) -> EventResponse:
-        return EventResponse(send, self._keepalive, prime=prime, can_be_abandoned=True)
+        self._carrying.start(self._carry(session, stream, response, opens=opens, counted=True))
 
     async def _carry(
         self,
         session: HttpSession,
         stream: ResumableStream,
         response: EventResponse,
-        client: ClientPresence,
         *,
         opens: bool,
         after: int = 0,
+        counted: bool = False,
     ) -> None:
         """Let a response carry the stream until either ends or the client disconnects.
 
         "Disconnection SHOULD NOT be interpreted as the client cancelling its request."
         """
-        # Not by a callback: it would miss a client that has just disconnected.
-        disconnect = asyncio.create_task(client.wait_disconnected())
-        ending: asyncio.Task[None] | None = None
-        session.open_requests += 1
+        session.open_requests += not counted
         try:
             if stream.response is not response:
                 await stream.carry(response, after)
             if opens:
-                await response.open()
+                response.open()
             if stream.listens:
                 session.listen(stream)
-            ends = (disconnect, stream.over, response.over)
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not disconnect.done() and not response.ended:
-                last = response.end() if response.abandoned else stream.finish(response)
-                ending = asyncio.create_task(last)
-                await asyncio.wait((disconnect, ending), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((stream.over, response.over), return_when=asyncio.FIRST_COMPLETED)
+            if response.abandoned:
+                await response.end()
+            elif not response.ended:
+                await stream.finish(response)
         finally:
-            disconnect.cancel()
-            if ending is not None:
-                ending.cancel()
             response.close()
             stream.detach(response)
             session.open_requests -= 1

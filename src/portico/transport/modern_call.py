@@ -1,8 +1,8 @@
 """Modern calls: one POST each; a disconnect cancels (2026-07-28, streamable HTTP)."""
 
-import asyncio
 from collections.abc import Awaitable
 
+from portico.http1.port import ResponseWriter
 from portico.model.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -14,11 +14,11 @@ from portico.model.errors import (
     AskError,
 )
 from portico.model.message import Response
-from portico.state.pending import CancellableWork, Pending
+from portico.state.pending import CancellableWork
+from portico.transport.bodies import IncomingBody
 from portico.transport.calls_in_flight import reply_with, shutdown_error
-from portico.transport.events import COMMENT, Keepalive, event
+from portico.transport.events import COMMENT, EVENT_STREAM, Keepalive, event
 from portico.transport.http_limits import HttpLoad
-from portico.transport.response_writer import CallWriter
 
 STATUS = {
     PARSE_ERROR: 400,
@@ -40,32 +40,29 @@ class ModernCall:
     listens = False
     """True for `subscriptions/listen`, which counts as a stream."""
 
-    def __init__(self, writer: CallWriter, id: bytes, load: HttpLoad, keepalive: Keepalive) -> None:
+    def __init__(
+        self, writer: ResponseWriter, id: bytes, load: HttpLoad, keepalive: Keepalive
+    ) -> None:
         self._running: CancellableWork | None = None
         self._writer = writer
         self._id = id
         self._load = load
-        self._slot = next(keepalive.slots)
-        self._slot.add(self)
-        if keepalive.timer is None:
-            keepalive.start_timer()
+        self._slot = keepalive.add(self)
         self._is_stream = False
         self._quiet = False
         self._over = False
+        self.body: IncomingBody | None = None
+        """The body of the request, which is released at the end."""
 
     def open(self) -> None:
         """Become a stream of events."""
         self._is_stream = True
-        self._writer.begin_stream()
+        self._writer.begin_stream(EVENT_STREAM)
 
     def run(self, answer: Awaitable[Response]) -> None:
         """Reply with this answer when it arrives."""
         self._load.tasks.add(self)
-        if isinstance(answer, Pending):
-            answer.then(self.reply)
-            running: CancellableWork = answer
-        else:
-            running = reply_with(answer, self.reply)
+        running = reply_with(answer, self.reply)
         self._running = None if self._over else running
 
     def release(self) -> None:
@@ -107,16 +104,13 @@ class ModernCall:
             if running is not None:
                 running.cancel()
 
-    async def wait_finished(self) -> None:
-        """Return at once: nothing is left of a call whose response has ended."""
-
     def cancel(self) -> None:
         """Cancel the call because a drain has timed out."""
         if self._running is not None:
             self._running.cancel()
         self.reply(shutdown_error(self._id))
 
-    def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive_if_quiet(self) -> None:
         """Send a comment if nothing was sent since the last tick."""
         if self._quiet and not self._writer.is_slow:
             self._send_event(COMMENT)
@@ -136,9 +130,9 @@ class ModernCall:
         self._slot.discard(self)
         load = self._load
         load.tasks.discard(self)
+        if self.body is not None:
+            self.body.release()
         if self.listens:
             load.end_stream()
-            return
-        load.calls -= 1
-        if load.idle_event is not None:
-            load.notify_if_idle()
+        else:
+            load.end_call()

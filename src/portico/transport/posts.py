@@ -1,13 +1,10 @@
-"""POSTs to `/mcp`: `admit` checks them, and `Posts.accept` begins the calls of both eras.
-
-Our own connection comes here directly with plain requests; all others come through ASGI. They
-differ in the response writer that they pass.
-"""
+"""POSTs to `/mcp`: `admit` checks them, and `Posts.accept` begins the calls of both eras."""
 
 from typing import Any
 
 from msgspec import Struct
 
+from portico.http1.port import JSON_TYPE, ResponseWriter
 from portico.model.context import Context
 from portico.model.errors import PARSE_ERROR
 from portico.model.message import Request, Response
@@ -17,14 +14,14 @@ from portico.model.version import BY_TEXT
 from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
 from portico.protocol.ladder import VERSION_HEADER
 from portico.state.pending import discard
-from portico.transport.asgi import JSON_TYPE, Reply, overloaded, refusal, shutting_down
 from portico.transport.batch import BatchMembers
+from portico.transport.bodies import IncomingBody
 from portico.transport.events import Keepalive
 from portico.transport.guard import EVENT_STREAM, JSON, Head, answer_type
 from portico.transport.http_limits import HttpLoad
 from portico.transport.legacy_http import SESSION_HEADER, LegacyHttp
 from portico.transport.modern_call import STATUS, ModernCall
-from portico.transport.response_writer import CallWriter
+from portico.transport.reply import Reply, overloaded, refusal, shutting_down
 from portico.transport.session_call import SessionCall
 from portico.transport.session_call import status as legacy_status
 from portico.transport.sessions import HttpSession
@@ -108,16 +105,6 @@ def _refusal(refused: RefusedMessage, has_no_session: bool, head: Head) -> Reply
     return Reply(400, refused.response.encode(), (JSON_TYPE,))
 
 
-class Entry(Struct, frozen=True):
-    """Plain headers, and what they decide for every request with the same ones."""
-
-    head: Head
-    length: int
-    """The length of the body."""
-    principal: str
-    data: Any
-
-
 class Posts:
     """Begins the calls of one app."""
 
@@ -130,18 +117,17 @@ class Posts:
         self._keepalive = keepalive
         self._legacy = legacy
 
-    def accept(
-        self, head: Head, body: bytes, principal: str, data: Any, writer: CallWriter
-    ) -> Posted | Reply | None:
-        """Begin the call of a POST and send its response to the writer.
+    def accept(self, body: IncomingBody, principal: str, data: Any) -> Posted | Reply | None:
+        """Begin the call of a POST, which releases the body at its end.
 
         Returns a refusal, or the message if it is not a call.
         """
+        head, writer = body.head, body.writer
         id = head.raw.get(SESSION_HEADER)
         session = None
         if id is not None:
             session = self._legacy.sessions.find(id.strip(b" \t"), principal)
-        posted = admit(head, body, session, self._load.draining)
+        posted = admit(head, body.take(), session, self._load.draining)
         if isinstance(posted, Reply) or posted.call is None:
             return posted
         request, session = posted.call, posted.session
@@ -157,6 +143,7 @@ class Posts:
             answer = endpoint.handle(request, context)
             if type(answer) is Response and not (posted.streams and answer.result):
                 writer.answer(200 if answer.result else _status(answer, session), answer.parts)
+                body.release()
                 return None
         load = self._load
         call: ModernCall | SessionCall | None = None
@@ -164,13 +151,13 @@ class Posts:
             call = self._legacy.begin(session, request.id, writer)
         elif request.method == LISTEN:
             call = self._listen(request, writer)
-        elif load.calls < load.max_calls:
-            load.calls += 1
+        elif load.begin_call():
             call = ModernCall(writer, request.id, load, self._keepalive)
         if call is None:
             discard(answer)
             return _overloaded(request)
         writer.call = call  # before it runs: it may end at once
+        call.body = body
         context.peer = call
         try:
             if posted.streams:
@@ -185,7 +172,7 @@ class Posts:
             call.run(answer)
         return None
 
-    def _listen(self, request: Request, writer: CallWriter) -> ModernCall | None:
+    def _listen(self, request: Request, writer: ResponseWriter) -> ModernCall | None:
         if not self._load.begin_stream():
             return None
         call = ModernCall(writer, request.id, self._load, self._keepalive)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from portico.http1.port import BodyReceiver, ResponseWriter, Scope
 from portico.model.types import Endpoint, LimitedEndpoint
-from portico.transport.asgi import Receive, Scope, Send
 from portico.transport.http_app import HttpApp
 
 _RETIRE_S = 30.0
@@ -40,21 +40,17 @@ class Routes(HttpApp):
         self._options = {key: options[key] for key in options if key != "pages"}
         self._options["bodies"] = self.bodies
         self._apps: dict[str, tuple[Endpoint, HttpApp]] = {}
-        self._main = self.target.decode()
         self._draining = False
         self._retired: dict[HttpApp, asyncio.Task[None]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI connection."""
-        app = self.app_at(scope["path"]) if scope["type"] == "http" else None
-        if app is None:
-            await super().__call__(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+    def respond(self, scope: Scope, writer: ResponseWriter) -> BodyReceiver | None:
+        """Respond to a request, or return what receives its body first."""
+        app = self.app_at(scope["path"])
+        return super().respond(scope, writer) if app is None else app.respond(scope, writer)
 
     def app_at(self, path: str) -> HttpApp | None:
         """Return the app at a path; None for the main one and for unknown paths."""
-        if path == self._main:
+        if path == self.path:
             return None
         endpoint = self._find_endpoint(path)
         known = self._apps.get(path)
@@ -74,7 +70,7 @@ class Routes(HttpApp):
     def app_of(self, token: str, path: str) -> HttpApp | None:
         """Return the app for the client with this token, which may use the main path only."""
         endpoint = None
-        if path == self._main and self._find_access is not None:
+        if path == self.path and self._find_access is not None:
             endpoint = self._find_access(token)
         if endpoint is None:
             return None
@@ -112,6 +108,11 @@ class Routes(HttpApp):
         """Let the calls at all paths finish within this time."""
         apps = [*self._further_apps(), *self._retired]
         await asyncio.gather(super().drain(within_s), *(app.drain(within_s) for app in apps))
+
+    async def close(self) -> None:
+        """Cancel the requests that are left at all paths."""
+        apps = [*self._further_apps(), *self._retired]
+        await asyncio.gather(super().close(), *(app.close() for app in apps))
 
     def _further_apps(self) -> list[HttpApp]:
         return [*(app for _, app in self._apps.values()), *self._limited.values()]

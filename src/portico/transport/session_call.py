@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from portico.http1.port import ResponseWriter
 from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
 from portico.model.message import NOTHING, Response
 from portico.model.version import Version
 from portico.state.pending import CancellableWork
+from portico.transport.bodies import IncomingBody
 from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import Keepalive
 from portico.transport.http_limits import HttpLoad
-from portico.transport.response_writer import CallWriter
 from portico.transport.resumable_stream import ResumableStream
 from portico.transport.sessions import HttpSession, ask_on
 
-AttachStream = Callable[[HttpSession, ResumableStream, CallWriter, bool], None]
+AttachStream = Callable[[HttpSession, ResumableStream, ResponseWriter, bool], None]
 """Lets the response of a writer carry a stream; True opens it at once."""
 
 
@@ -27,7 +28,7 @@ class SessionCall:
         session: HttpSession,
         number: int,
         id: bytes,
-        writer: CallWriter,
+        writer: ResponseWriter,
         load: HttpLoad,
         keepalive: Keepalive,
         attach_stream: AttachStream,
@@ -35,7 +36,7 @@ class SessionCall:
         self._session = session
         self._number = number
         self._id = id
-        self._writer: CallWriter | None = writer
+        self._writer: ResponseWriter | None = writer
         self._load = load
         self._attach_stream = attach_stream
         self._running: CancellableWork | None = None
@@ -43,6 +44,8 @@ class SessionCall:
         self._quiet = False
         self._is_cancelled = False
         self._over = False
+        self.body: IncomingBody | None = None
+        """The body of the request, which is released at the end."""
         self._slot = keepalive.add(self)
         session.open_requests += 1
 
@@ -123,11 +126,6 @@ class SessionCall:
             self._ensure_stream()
             self._session.open_requests -= 1
 
-    async def wait_finished(self) -> None:
-        """Wait for the answer even after a disconnect: until then, the request's body counts."""
-        if self._stream is not None:
-            await asyncio.wait((self._stream.over,))
-
     def cancel(self) -> None:
         """Cancel the call, for its client or for a drain that has timed out."""
         self._is_cancelled = True
@@ -142,12 +140,12 @@ class SessionCall:
     def _stopped(self) -> None:
         self.reply(shutdown_error(self._id) if self._load.timed_out else NOTHING)
 
-    def send_keepalive_if_quiet(self, loop: asyncio.AbstractEventLoop) -> None:
+    def send_keepalive_if_quiet(self) -> None:
         """Send a comment if nothing was sent since the last tick."""
         if self._quiet:
             response = self._ensure_stream().response
             if response is not None:
-                response.send_keepalive(loop)
+                response.send_keepalive()
         self._quiet = not self._quiet
 
     def _ensure_stream(self, opens: bool = False) -> ResumableStream:
@@ -169,6 +167,8 @@ class SessionCall:
         self._over = True
         self._running = None
         self._slot.discard(self)
+        if self.body is not None:
+            self.body.release()
         if self._stream is None:
             self._session.release(used)
             self._session.open_requests -= 1

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from urllib.parse import parse_qs
 
+from portico.http1.port import ResponseWriter
 from portico.model.context import Context
 from portico.model.errors import AskError
 from portico.model.message import Request, Response
@@ -11,21 +12,11 @@ from portico.model.session import Session
 from portico.model.types import Endpoint
 from portico.protocol.inbound import ClientAnswer, RefusedMessage, read
 from portico.state.background import Background
-from portico.transport.asgi import (
-    ClientPresence,
-    Reply,
-    Send,
-    busy,
-    overloaded,
-    refusal,
-    send_reply,
-    send_response,
-    shutting_down,
-)
 from portico.transport.batch import Batch, BatchMembers
 from portico.transport.calls_in_flight import CallsInFlight, shutdown_error
 from portico.transport.events import EventResponse, Keepalive, event
 from portico.transport.http_limits import HttpLimits, HttpLoad
+from portico.transport.reply import Reply, busy, overloaded, refusal, send_response, shutting_down
 from portico.transport.sessions import NotificationQueue
 
 _ACCEPTED = Reply(202, b"Accepted", ((b"content-type", b"text/plain"),))
@@ -101,25 +92,23 @@ class OldSse:
         self._keepalive = keepalive
         self._peers: dict[str, SsePeer] = {}
 
-    async def get(self, url: str, principal: str, client: ClientPresence, send: Send) -> None:
+    async def get(self, url: str, principal: str, writer: ResponseWriter) -> None:
         """Open a stream, send the URL for POSTs, and keep it open until the client disconnects."""
         if self._load.draining:
-            await send_reply(send, shutting_down())
+            shutting_down().send(writer)
             return
         if not self._load.begin_stream():
-            await send_reply(send, overloaded("too many streams are open"))
+            overloaded("too many streams are open").send(writer)
             return
         id = secrets.token_urlsafe(24)
-        response = EventResponse(send, self._keepalive)
+        response = EventResponse(writer, self._keepalive)
         peer = self._peers[id] = SsePeer(id, principal, response, self._limits)
-        disconnect = asyncio.create_task(client.wait_disconnected())
         draining = asyncio.create_task(self._drain(peer))
         try:
             endpoint = f"{url}?session_id={id}".encode()
             await response.event(event(endpoint, name=b"endpoint"))
-            await asyncio.wait((disconnect, response.over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((response.over,))
         finally:
-            disconnect.cancel()
             draining.cancel()
             del self._peers[id]
             peer.close()
@@ -135,16 +124,18 @@ class OldSse:
             return refusal(404, "unknown session: open /sse again")
         return peer
 
-    async def post(self, peer: SsePeer, body: bytes, context: Context, send: Send) -> None:
+    async def post(
+        self, peer: SsePeer, body: bytes, context: Context, writer: ResponseWriter
+    ) -> None:
         """Accept a message; every response to a request goes over the stream, even an error.
 
         Clients of this transport read no other response, and some crash on an HTTP error.
         """
         inbound = read(body, peer.session.version)
         if isinstance(inbound, RefusedMessage) and inbound.response.id in (b"", b"null"):
-            await send_response(send, inbound.response, 400)
+            send_response(writer, inbound.response, 400)
             return
-        await send_reply(send, _ACCEPTED)
+        _ACCEPTED.send(writer)
         context.session, context.peer = peer.session, peer
         if isinstance(inbound, RefusedMessage):
             await peer.notify(inbound.response.encode())
