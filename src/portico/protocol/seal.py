@@ -10,10 +10,17 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ModuleNotFoundError:
+    raise ImportError(
+        "the state of a question is sealed with a package that is not installed: "
+        "run `pip install cryptography`"
+    ) from None
 
 from portico.model.message import Request
 
