@@ -148,6 +148,15 @@ fuzz: MINUTES ?= 10
 fuzz: .venv/.stamp ## throw broken input at it (MINUTES=10)
 	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES)
 
+# The lowest versions that pyproject.toml allows, in an environment of its own; the tools of the tests as they are pinned.
+.PHONY: lowest
+lowest: .venv/.stamp ## run the unit tests with the lowest versions of our dependencies
+	@rm -rf .lowest && $(PYTHON) -m venv .lowest
+	.lowest/bin/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m tools.floors >.lowest/constraints.txt
+	.lowest/bin/uv pip install --quiet --python .lowest --resolution lowest-direct -c .lowest/constraints.txt -e '.[dev]'
+	.lowest/bin/pytest -q -n 4 --dist loadgroup -m "not slow"
+
 # Made in an environment of its own, so nothing a developer happens to have installed gets in.
 .PHONY: constraints
 constraints: ## pin the newest versions pyproject.toml allows
@@ -163,6 +172,6 @@ format: .venv/.stamp ## fix what ruff can fix
 
 .PHONY: clean
 clean: ## remove everything the other targets made
-	rm -rf .venv .tools .agents .clients .wasm-tools .wasm-cache .cosign .pins .bench .run tests/ts/node_modules build dist
+	rm -rf .venv .tools .agents .clients .wasm-tools .wasm-cache .cosign .pins .lowest .bench .run tests/ts/node_modules build dist
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
