@@ -109,7 +109,7 @@ unit: .venv/.stamp ## the fast tests only
 # install it; elsewhere those few are skipped, but not on CI.
 .PHONY: test
 test: setup agents wasm-tools cosign check ## everything: checks, unit tests and the slow suites
-	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v zsh && command -v fish && command -v bwrap && command -v tmux && command -v systemd-analyze && command -v docker-registry && command -v skopeo && command -v chromium-headless-shell; } || test "$$(id -u)" != 0,wrk openssl haproxy zsh fish bubblewrap tmux systemd docker-registry skopeo chromium-headless-shell)
+	$(call apt,{ command -v wrk && command -v openssl && command -v haproxy && command -v nginx && command -v zsh && command -v fish && command -v bwrap && command -v tmux && command -v systemd-analyze && command -v docker-registry && command -v skopeo && command -v chromium-headless-shell; } || test "$$(id -u)" != 0,wrk openssl haproxy nginx-light zsh fish bubblewrap tmux systemd docker-registry skopeo chromium-headless-shell)
 	$(BIN)/pytest -q -n 4 --dist loadgroup
 
 # One at a time: each wants the machine for itself.
