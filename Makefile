@@ -152,9 +152,8 @@ fuzz: .venv/.stamp ## throw broken input at it (MINUTES=10)
 .PHONY: lowest
 lowest: .venv/.stamp ## run the unit tests with the lowest versions of our dependencies
 	@rm -rf .lowest && $(PYTHON) -m venv .lowest
-	.lowest/bin/pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python -m tools.floors >.lowest/constraints.txt
-	.lowest/bin/uv pip install --quiet --python .lowest --resolution lowest-direct -c .lowest/constraints.txt -e '.[dev]'
+	$(BIN)/uv pip install --quiet --python .lowest --resolution lowest-direct -c .lowest/constraints.txt -e '.[dev]'
 	.lowest/bin/pytest -q -n 4 --dist loadgroup -m "not slow"
 
 # Made in an environment of its own, so nothing a developer happens to have installed gets in.
