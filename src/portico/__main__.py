@@ -4,7 +4,7 @@ import os
 import sys
 
 if sys.argv[1:2] == ["owner"] and len(sys.argv) > 6:
-    # Before any thread or event loop exists: the owner is nobody's descendant.
+    # Before any thread or event loop exists: the owner must not descend from the window.
     try:
         child = os.fork()
     except OSError as error:

@@ -17,7 +17,7 @@ from portico.windows.control import send_command
 _ASK_S = 5.0
 _PAUSE_S = 0.05
 _SILENT_S = 0.5
-"""How long nothing is said: most gateways end at once."""
+"""The delay before the first report: most gateways end at once."""
 
 
 def main(argv: list[str]) -> int:

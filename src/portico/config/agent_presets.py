@@ -160,7 +160,7 @@ PRESETS: Mapping[str, AgentPreset] = {
         ),
         package="@github/copilot",
         login="copilot login",
-        notes=("what you approved for a folder in Copilot CLI itself needs no further request",),
+        notes=("an approval that you gave in Copilot CLI itself, for a folder, holds here too",),
     ),
 }
 """The presets by name."""

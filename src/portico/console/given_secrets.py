@@ -19,7 +19,7 @@ class GivenSecrets:
     """The secrets of a new server, and the place where they go."""
 
     def __init__(self, config: str, server: str, values: Mapping[str, str], place: str) -> None:
-        """`place` is `file`, `keyring` or `env`; without one, a person at a terminal is asked."""
+        """`place` is `file`, `keyring` or `env`; without a place, a terminal shows a choice."""
         own = os.path.abspath(config_file())
         # The folder of another config may be shared, or a repository.
         self._folder = os.path.join(os.path.dirname(own), "secrets")

@@ -169,7 +169,7 @@ def _files(*, are_ours: bool = True) -> list[tuple[str, int]]:
 
 @cache
 def pids_name() -> str:
-    """Name the pids that we see: those of one start of the machine, and of one container."""
+    """Return a name for our set of pids: that of one start of the machine, and one container."""
     try:
         boot = read_proc("/proc/sys/kernel/random/boot_id").decode()[:8]
         return f"{boot}{os.stat('/proc/self/ns/pid').st_ino:x}"

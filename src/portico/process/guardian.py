@@ -90,7 +90,7 @@ class Guardian:
 
     def _is_confirmed(self) -> bool:
         """Wait for the guardian, started if necessary; return False if it has ended or failed to
-        start. One that does not answer is killed."""
+        start. A guardian that does not answer is killed."""
 
         def is_known() -> bool:
             return self._is_running and self._confirmed >= self._sent

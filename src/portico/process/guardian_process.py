@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _confirm(count: int) -> None:
-    """Tell Portico that we and our twin know so many more notes."""
+    """Confirm further notes to Portico: guardian and twin know their children."""
     try:
         os.write(_REPLIES, b"." * count)
     except OSError:

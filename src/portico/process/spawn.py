@@ -36,7 +36,7 @@ class Spawned(NamedTuple):
             pipe.close()
 
     def kill(self) -> None:
-        """End a child whose caller is gone."""
+        """End a child after its caller was cancelled."""
         self.close()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

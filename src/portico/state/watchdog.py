@@ -46,7 +46,7 @@ class Activity:
 
 
 ACTIVITY = Activity()
-"""That of this process; each receiver of bytes asks whether it is quiet."""
+"""The activity of this process; each receiver of bytes checks whether it is quiet."""
 
 
 class Watchdog:

@@ -63,7 +63,7 @@ def shape_of(kind: "ValType", parts: Iterator[int]) -> Shape:
     from wasmtime import component as wt
 
     if next(parts, None) is None:
-        # A type that is used twice has its parts twice, so few bytes can stand for millions.
+        # A type that occurs twice has its parts twice, so few bytes can mean millions of parts.
         raise UnsupportedType(f"has types of more than {MAX_PARTS:,} parts")
     if isinstance(kind, wt.ListType):
         element = shape_of(kind.element, parts)
