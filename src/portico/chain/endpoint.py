@@ -145,9 +145,10 @@ class ChainEndpoint:
         if filtered is not None or self._filtered is not None:
             _use(self._whole, filtered)
         door = _by_uri(source, handler) if links else handler
+        first = fold(self._first, door)
         if filtered is not None:
-            door = self._learned(links, filtered, door)
-        handle = responding(fold(self._first, door), self._report)
+            first = self._learned(links, filtered, first)
+        handle = responding(first, self._report)
         if self._tasks is not None:
             stored = responding(linked, self._report)
             self._tasks.behind = LinkedEndpoint(
@@ -160,14 +161,14 @@ class ChainEndpoint:
         self._source, self._filtered = source, filtered
         return handle if self._observe is None else self._observe(handle)
 
-    def _learned(self, links: Sequence[Link], filtered: "FilteredOffers", door: Handler) -> Handler:
+    def _learned(self, links: Sequence[Link], filtered: "FilteredOffers", next: Handler) -> Handler:
         """Let requests wait for views that are not known at once."""
         from portico.chain.views import learners_in, learning
 
         learners = learners_in(links)
         for learner in learners:
             learner.endpoints.add(self)
-        return learning(filtered, door) if learners else door
+        return learning(filtered, next) if learners else next
 
 
 def _hides(filtered: "FilteredOffers") -> Hides:
