@@ -200,3 +200,56 @@ def test_a_file_without_permission_to_read_is_explained(
 def test_the_settings_of_another_client_are_left_alone(tmp_path: Path) -> None:
     text = '[mcp_servers.a]\ncommand = "x"\n[components]\nsize = 5\n'
     assert not found(tmp_path, text).components
+
+
+def test_links_are_files_and_components_by_name(tmp_path: Path) -> None:
+    for name in ("guard.wasm", "plain"):
+        (tmp_path / name).write_text("")
+    text = """[gateway]
+links = ["guard", "plain", "./guard", "guard.wasm"]
+[components.guard]
+path = "guard.wasm"
+instance = "session"
+grants = { questions = ["elicit"] }
+[components.calc]
+path = "plain"
+"""
+    config = found(tmp_path, text)
+    files = [str(tmp_path / name) for name in ("plain", "guard", "guard.wasm")]
+    assert config.gateway.links == ("guard", *files)
+    assert config.link_files == [f"{files[2]}", f"{files[2]}.toml", *files]
+    assert (list(config.linked), list(config.entries)) == (["guard"], ["calc"])
+    assert list(config.aliases) == ["guard", "calc"]
+
+
+def test_every_mistake_in_links_is_reported_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    text = """[gateway]
+links = ["twice", "twice", "nobody", "web", "runs", "keys"]
+[servers.web]
+url = "https://example.com/mcp"
+[components.twice]
+path = "a.py"
+title = "Twice"
+[components.runs]
+command = "x"
+[components.keys]
+path = "a.py"
+env = { A = "b" }
+may_ask = false
+[groups.some]
+servers = ["web", "Twice"]
+"""
+    no_effect = "is not for a component in gateway.links; remove it, or the link"
+    assert problems(tmp_path, text) == [
+        "portico.toml:2: gateway.links[1]: names twice again; remove one of them",
+        "portico.toml:2: gateway.links[2]: nobody is neither a component nor a file; "
+        "add [components.nobody], or give a path, such as ./nobody.py",
+        "portico.toml:2: gateway.links[3]: web is a server, not middleware; give a file or a "
+        "component",
+        f"portico.toml:9: components.runs.command: {no_effect}",
+        f"portico.toml:12: components.keys.env: {no_effect}",
+        f"portico.toml:13: components.keys.may_ask: {no_effect}",
+        "portico.toml:15: groups.some.servers[1]: twice is in gateway.links, so it is not a member"
+        "; remove it here or there",
+    ]

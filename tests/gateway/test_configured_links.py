@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from portico.config.schema import Config, Gateway
-from portico.gateway.configured_links import files_of, load_configured
+from portico.gateway.configured_links import load_configured
 from portico.model.errors import PorticoError
 from tests.serve.components import CALC
 from tests.support.clock import Clock
@@ -34,7 +34,7 @@ async def test_links_are_loaded_in_their_order_and_a_file_once(tmp_path: Path) -
     names = [getattr(link, "__name__", "") for link in loaded.links]
     assert names == ["second", "first", "second", "first"]
     assert loads.read_text() == "x"
-    assert files_of(found) == [str(path)] * 3
+    assert found.link_files == [str(path)] * 3
     assert (await load_configured(config())).links == ()
 
 

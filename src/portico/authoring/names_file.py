@@ -97,6 +97,9 @@ class NamesFile:
             if other != name and name in (classify_name(one)[1] for one in profile.members):
                 how = "remove it there first"
                 raise ConfigError(f"{self.path}: profiles.{other} has {quoted(name)}; {how}")
+        if section == "components" and name in config.linked:
+            how = "remove it there first"
+            raise ConfigError(f"{self.path}: gateway.links has {quoted(name)}; {how}")
         self._change(EntryChange((section, name)))
 
     def _check_new(self, name: str, config: Config) -> None:
@@ -115,7 +118,7 @@ class NamesFile:
         """Return a member as it is written: a name as it is, a file with its whole path."""
         own, rest = classify_name(argument)
         prefix = f"{own}=" if own else ""
-        known = (*config.entries, *config.profiles, profile)
+        known = (*config.aliases, *config.profiles, profile)
         if rest in known or is_registry_reference(rest):
             return argument
         component = classify(rest, ConfigAliases(self._chosen))

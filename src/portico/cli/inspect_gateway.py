@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from portico.catalog.exposed_names import exposed_names
 from portico.client.listing import Listing
 from portico.components.classify import Component, ComponentError, classify
-from portico.components.own_process import as_server, checked
+from portico.components.own_process import as_link, as_server, checked, named
 from portico.config.names import valid_name
 from portico.config.paths import config_file
 from portico.config.read import read
@@ -39,7 +38,7 @@ def show_gateway(options: argparse.Namespace) -> int:
 
     config = read(options.config or config_file())
     offers = cached_offers(config, __version__)
-    links = [_link(path) for path in config.gateway.links]
+    links = [_link(one, config) for one in config.gateway.links]
     members = [_member(one) for one in config.entries.values() if one.enabled]
     for one in members:
         cached = offers.get(one.component.name)
@@ -61,11 +60,12 @@ def _exposed(component: Component, limit: int) -> dict[str, Listing]:
     return lists
 
 
-def _link(path: str) -> Inspected:
+def _link(link: str, config: "Config") -> Inspected:
+    entry = config.linked.get(link)
     try:
-        found = described(classify(path))
+        found = described(classify(link) if entry is None else as_link(entry))
     except ComponentError as error:
-        return _broken(path, str(error))
+        return _broken(link, str(error))
     found.error = found.facts.problem
     if found.component.kind != "python" and not found.is_middleware:
         how = "give a Python file or a WebAssembly component"
@@ -92,10 +92,7 @@ def _member(entry: "ServerEntry | ComponentEntry") -> Inspected:
 
 def _named(entry: "ComponentEntry") -> Component:
     """Return the component of an entry; a file is described by its own content."""
-    server = as_server(entry)
-    if not entry.path:
-        return _component(entry.name, server)
-    return replace(classify(entry.path), name=entry.name, entry=server)
+    return named(entry) if entry.path else _component(entry.name, as_server(entry))
 
 
 def _component(name: str, entry: "ServerEntry") -> Component:

@@ -109,7 +109,7 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
         if options.group is None:
             return read(path)
         # Servers outside the group do not need their variables.
-        there = restricted_to(read(path, only=()), options.group).entries
+        there = restricted_to(read(path, only=()), options.group).aliases
         chosen = [name for name, entry in there.items() if entry.enabled]
         return restricted_to(read(path, only=chosen), options.group)
 

@@ -68,7 +68,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
 
     @cached_property
     def _names(self) -> "Mapping[str, object]":
-        return {} if self._config is None else self._config.entries
+        return {} if self._config is None else self._config.aliases
 
     @cached_property
     def _config(self) -> "Config | None":

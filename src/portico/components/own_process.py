@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from portico.components.classify import classify
+from portico.components.classify import Component, ComponentError, classify
 from portico.components.file_python import command_of, header_of
 from portico.components.wasm_process import wasm_server
 from portico.config.component_grants import ComponentGrants
@@ -45,7 +45,7 @@ def checked(entry: ComponentEntry, *, may_be_middleware: bool = False) -> Compon
     except PorticoError as error:
         return replace(entry, problem=str(error))
     if is_link and not may_be_middleware:
-        how = "name it in [gateway] links, in place of a component"
+        how = f'write links = ["{entry.name}"] in [gateway]'
         what = f"{entry.oci or entry.path}: is middleware, and offers nothing"
         return replace(entry, problem=f"{what}; {how}")
     return _fitting(entry, is_wasm=found.kind == "wasm")
@@ -85,6 +85,25 @@ def _is_middleware(path: str) -> bool:
     from portico.components.wasm_link import is_middleware
 
     return is_middleware(path)
+
+
+def as_link(entry: ComponentEntry) -> Component:
+    """Return a configured component that is to be a link; raises ComponentError."""
+    if not entry.enabled:
+        how = "enable it, or remove it from gateway.links"
+        raise ComponentError(f"{entry.name} is disabled; {how}")
+    entry = checked(entry, may_be_middleware=True)
+    if entry.problem:
+        raise ComponentError(f"{entry.name}: {entry.problem}")
+    if not entry.path:
+        how = "give a Python file or a WebAssembly component"
+        raise ComponentError(f"{entry.oci}: a bundle, not middleware; {how}")
+    return named(entry)
+
+
+def named(entry: ComponentEntry) -> Component:
+    """Return the component of an entry with a file, which is described by its own content."""
+    return replace(classify(entry.path), name=entry.name, entry=as_server(entry))
 
 
 def as_server(entry: ComponentEntry) -> ServerEntry:

@@ -48,7 +48,7 @@ def only_middleware(component: Component) -> tuple[Link, ...]:
     links = middleware_of(component)
     if not links:
         what = "the component offers something, and handles no requests of others"
-        raise ComponentError(f"{component.label}: {what}; name it in [components]")
+        raise ComponentError(f"{component.label}: {what}; name it in [components] only")
     return links
 
 

@@ -94,14 +94,15 @@ class _Reading:
             self._read_section(section, servers)
         components = self._components(servers)
         entries: Entries = {**servers, **components}
+        gateway = self._gateway(entries)
         config = Config(
             path=self._path,
-            gateway=self._gateway(entries),
+            gateway=gateway,
             search=self._search(),
             tasks=TaskSettings(**self._own("tasks", TaskSettings)),
             servers=servers,
             components=components,
-            groups=self._groups(entries),
+            groups=self._groups(entries, gateway.links),
             profiles=self._profiles(entries),
             clients=self._clients(),
             publishing=self._publishing(),
@@ -236,17 +237,14 @@ class _Reading:
             elif server not in servers:
                 what = f"there is no server {quoted(server)}"
                 self._report.warn(at, what, self._report.suggest(server, servers))
-        found["links"] = tuple(
-            self._link_file(n, one) for n, one in enumerate(found.get("links", ()))
-        )
+        if "links" in found:
+            from portico.config.links import read_links
+
+            own = self._data if is_own(self._document) else {"gateway": self._data["gateway"]}
+            found["links"] = read_links(self._report, own, found["links"], servers, self._sources)
         if found.get("log", "off") != "off":
             found["log"] = self._sources.path(found["log"])
         return Gateway(**found)
-
-    def _link_file(self, number: int, given: str) -> str:
-        if not given.strip() and isinstance(self._data["gateway"]["links"][number], str):
-            self._report.wrong(("gateway", "links", number), "is empty", "give a Python file")
-        return self._sources.path(given)
 
     def _search(self) -> Search:
         found = self._own("search", Search)
@@ -269,7 +267,7 @@ class _Reading:
         found.setdefault("key_env", KEYS_OF[found["provider"]])
         return Rerank(**found)
 
-    def _groups(self, servers: Entries) -> dict[str, Group]:
+    def _groups(self, servers: Entries, links: Collection[str]) -> dict[str, Group]:
         groups: dict[str, Group] = {}
         table = self._data.get("groups", {})
         if not isinstance(table, dict):
@@ -283,9 +281,13 @@ class _Reading:
             found = read_table(self._report, at, entry, readers(Group)).get("servers", ())
             members = [one if one in servers else by_title.get(one, one) for one in found]
             for number, one in enumerate(members):
+                where = (*at, "servers", number)
                 if one not in servers:
-                    where, what = (*at, "servers", number), f"there is no server {quoted(one)}"
+                    what = f"there is no server {quoted(one)}"
                     self._report.wrong(where, what, self._report.suggest(one, servers))
+                elif one in links:
+                    what = f"{one} is in gateway.links, so it is not a member"
+                    self._report.wrong(where, what, "remove it here or there")
             groups[name] = Group(servers=tuple(dict.fromkeys(members)))
         return groups
 

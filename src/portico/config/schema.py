@@ -202,7 +202,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
     pinned: Annotated[tuple[str, ...], texts] = ()
     """Tools that are always listed, named `server__tool`."""
     links: Annotated[tuple[str, ...], texts] = ()
-    """The files of links before every endpoint: `file.py` or `file.py:NAME`."""
+    """The links before every endpoint: `file.py`, `file.py:NAME`, or the name of a component."""
     name_limit: Annotated[int, integer(32, 1024)] = 64
     max_tools: Annotated[int, integer(1, 100_000)] = 10_000
     """The limit of entries in each list of a server; further ones are reported and left out."""
@@ -312,9 +312,27 @@ class Config(Struct, frozen=True, kw_only=True):
     """References that cannot be resolved: only the servers that need them are not started."""
 
     @property
-    def entries(self) -> "dict[str, ServerEntry | ComponentEntry]":
+    def aliases(self) -> "dict[str, ServerEntry | ComponentEntry]":
         """The servers, then the components, by name."""
         return {**self.servers, **self.components}
+
+    @property
+    def entries(self) -> "dict[str, ServerEntry | ComponentEntry]":
+        """The members of the gateway by name: the aliases that are not links."""
+        links = self.gateway.links
+        return {name: entry for name, entry in self.aliases.items() if name not in links}
+
+    @property
+    def linked(self) -> Mapping[str, ComponentEntry]:
+        """The components that are links, by name."""
+        return {name: one for name, one in self.components.items() if name in self.gateway.links}
+
+    @property
+    def link_files(self) -> list[str]:
+        """The files of the links."""
+        linked = self.linked
+        found = (linked[one].files if one in linked else (one,) for one in self.gateway.links)
+        return [file_of(file) for files in found for file in files]
 
     @property
     def kept_tasks(self) -> "KeepTasks":

@@ -10,7 +10,7 @@ from portico.auth.token import FILE_NAME, TokenError, read_token
 from portico.config.paths import cache_folder, state_dir, state_folder
 from portico.config.problems import ConfigError
 from portico.config.read import read
-from portico.config.schema import Config, file_of
+from portico.config.schema import Config
 from portico.config.trust import check_code, group_warning
 from portico.doctor.faults import Finding, finding, from_message
 from portico.state.files import dated, remove_old_drafts
@@ -84,7 +84,7 @@ def check_disk(min_free_mb: int) -> Iterator[Finding]:
 
 def _code_of(config: Config) -> list[str]:
     components = (file for one in config.components.values() for file in one.files if one.enabled)
-    return [*map(file_of, config.gateway.links), *components]
+    return [*config.link_files, *components]
 
 
 def _chmod(path: str, bits: int) -> Callable[[], None]:

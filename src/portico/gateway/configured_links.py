@@ -5,10 +5,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from portico.components.classify import ComponentError, classify
+from portico.components.classify import Component, ComponentError, classify
 from portico.components.load import Imported, load_middleware
 from portico.components.off_loop import load_off_loop
 from portico.components.own_modules import forget_modules
+from portico.components.own_process import as_link
 from portico.config.schema import Config, Timeouts, file_of
 from portico.config.trust import check_code
 from portico.gateway.local_server import LocalEntry, local_entries
@@ -26,11 +27,6 @@ class ConfiguredLinks(Struct, frozen=True):
     local: Mapping[str, LocalEntry] = {}
 
 
-def files_of(config: Config) -> list[str]:
-    """Return the files of the links."""
-    return [file_of(path) for path in config.gateway.links]
-
-
 async def load_configured(config: Config, others: Iterable[str] = ()) -> ConfiguredLinks:
     """Import the links of a config, each in a thread; raises PorticoError for the first that fails.
 
@@ -38,15 +34,15 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
     """
     if not config.gateway.links:
         return ConfiguredLinks()
-    for file in files_of(config):
+    for file in config.link_files:
         forget_modules(file)
     links: list[Link] = []
     servers: dict[str, Server] = {}
     imported: Imported = {}
-    for number, path in enumerate(config.gateway.links):
-        load = partial(_load, path, links, servers, imported)
+    for number, link in enumerate(config.gateway.links):
+        load = partial(_load, link, config, links, servers, imported)
         try:
-            await load_off_loop(load, path, _IMPORT_S)
+            await load_off_loop(load, link, _IMPORT_S)
         except PorticoError as error:
             raise ComponentError(f"{config.path}: gateway.links[{number}]: {error}") from error
     clash = next((name for name in servers if name in set(others)), None)
@@ -55,12 +51,22 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
     return ConfiguredLinks(tuple(links), local_entries(servers, config))
 
 
-def _load(path: str, links: list[Link], servers: dict[str, Server], imported: Imported) -> None:
-    check_code([file_of(path)])
-    component = classify(path)
+def _load(
+    link: str, config: Config, links: list[Link], servers: dict[str, Server], imported: Imported
+) -> None:
+    component = _component(link, config)
     loaded = load_middleware(component, imported)
     links += loaded.links
     if loaded.server is not None:
         if component.name in servers:
-            raise ComponentError(f"{path}: another file of gateway.links is named {component.name}")
+            raise ComponentError(f"{link}: another file of gateway.links is named {component.name}")
         servers[component.name] = loaded.server
+
+
+def _component(link: str, config: Config) -> Component:
+    """Return the component that a link names, or that is in its file."""
+    entry = config.linked.get(link)
+    if entry is not None:
+        return as_link(entry)
+    check_code([file_of(link)])
+    return classify(link)

@@ -18,7 +18,7 @@ from portico.chain.endpoint import ChainEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
 from portico.config.paths import cache_folder, log_file, state_folder, working_folder
 from portico.config.schema import Config, Search
-from portico.gateway.configured_links import ConfiguredLinks, files_of, load_configured
+from portico.gateway.configured_links import ConfiguredLinks, load_configured
 from portico.gateway.gateway_agents import GatewayAgents, has_agents
 from portico.gateway.gateway_tasks import GatewayTasks, file_store, has_store
 from portico.gateway.local_server import LocalEntry
@@ -325,7 +325,8 @@ class GatewayApp:
         for act in self._routes_changed:
             asyncio.get_running_loop().call_soon(act)  # before new servers have started
         local = None
-        if config.gateway.links != before.gateway.links or self._links_problem:
+        is_other = (config.gateway.links, config.linked) != (before.gateway.links, before.linked)
+        if is_other or self._links_problem:
             local = await self._relink(config)
         if config.agents != before.agents:
             local = await self._change_agents(config, local)
@@ -373,7 +374,7 @@ class GatewayApp:
         """Return the files of components and links."""
         config = self.registry.config
         components = [entry for entry in config.components.values() if entry.enabled]
-        return [*(file for entry in components for file in entry.files), *files_of(config)]
+        return [*(file for entry in components for file in entry.files), *config.link_files]
 
     async def _files_changed(self, paths: frozenset[str]) -> None:
         registry = self.registry
@@ -384,11 +385,11 @@ class GatewayApp:
             if entry.enabled and not paths.isdisjoint(entry.files)
         ]
         for entry in changed:
-            if not entry.problem:
+            if not entry.problem and entry.name not in config.linked:
                 registry.start_reload(entry.name)
         if any(entry.problem for entry in changed) and self._watcher is not None:
             await self._watcher.reload()  # a file that was missing is there
-        if not paths.isdisjoint(files_of(config)):
+        if not paths.isdisjoint(config.link_files):
             local = await self._relink(config)
             if local is not None:
                 await registry.apply(registry.config, local)

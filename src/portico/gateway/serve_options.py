@@ -103,7 +103,7 @@ def restricted_to(config: Config, group: str) -> Config:
     if group not in config.groups:
         hint = f"choose from {', '.join(config.groups)}" if config.groups else "add it first"
         raise PorticoError(f"there is no group {group!r}; {hint}")
-    wanted = config.groups[group].servers
+    wanted = {*config.groups[group].servers, *config.linked}
     servers = {name: entry for name, entry in config.servers.items() if name in wanted}
     components = {name: entry for name, entry in config.components.items() if name in wanted}
     groups = {group: config.groups[group]}
