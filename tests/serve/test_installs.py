@@ -66,12 +66,15 @@ class Installing:
         ]
         self.config.write_text("\n".join(entries))
 
-    def open(self) -> Piped:
-        """A window, its client introduced."""
+    def open(self, *, waits: bool = True) -> Piped:
+        """A window, its client introduced; the answer may wait for the first list."""
         portico = [sys.executable, "-m", "portico", "serve", "--config", str(self.config)]
         window = Piped(["setsid", "--wait", "env", f"PORTICO_HOME={self.home}", *portico])
         self.stack.enter_context(window)
-        window.initialize()
+        if waits:
+            window.initialize()
+        else:
+            window.start("initialize", initialize_params("2025-11-25"))
         return window
 
     def status(self) -> dict[str, dict[str, Any]]:
@@ -158,7 +161,7 @@ def uvx(installing: Installing) -> str:
 
 def test_an_installer_is_done_before_the_owner_ends(installing: Installing) -> None:
     installing.configure({"one": npx(PACKAGES[0])}, init_s=30)
-    window = installing.open()
+    window = installing.open(waits=False)
     assert comes(lambda: bool(installing.locks()), INSTALL_S)  # npm is at work
     (owner,) = installing.owners()
     window.close_input()
