@@ -120,6 +120,8 @@ class Speaker:
         length = _LENGTH.search(head)
         if length is not None:
             body = await self._reader.readexactly(int(length[1]))
+        elif head.startswith(b"HTTP/1.1 204 "):
+            body = b""
         else:
             body = b"".join([chunk async for chunk in self._chunks()])
         if b"text/event-stream" in head:
