@@ -11,9 +11,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from portico.config.paths import state_folder
 from portico.model.errors import PorticoError
 from portico.protocol.codec import encode
 from portico.state.background import first_of
+from portico.state.client_sessions import SESSIONS
 from portico.transport.pipe_loop import PipeLoop
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.connected_windows import ConnectedWindows
@@ -50,6 +52,7 @@ def run_owner(argv: list[str]) -> NoReturn:
 
 def _run(lock: OwnerLock, first: socket.socket, target: str, words: list[str]) -> None:
     module, _, name = target.partition(":")
+    SESSIONS.keep_in(state_folder)
     try:
         shared: SharedGateway[Any] = getattr(import_module(module), name)(words)
         with asyncio.Runner(loop_factory=PipeLoop) as runner:
