@@ -18,7 +18,7 @@ def forget_modules(path: str, others: Collection[str] = ()) -> None:
     """Forget the module of a component's file and those in its folder: the next import runs them
     again."""
     for name in _modules_of(path, others):
-        del sys.modules[name]
+        sys.modules.pop(name, None)  # another thread may forget it at the same time
     invalidate_caches()  # a module may be new
 
 
