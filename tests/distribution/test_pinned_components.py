@@ -1,6 +1,5 @@
 """Components of a registry: run by tag and by digest, served, and never pulled unasked."""
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,7 +117,7 @@ def test_a_configured_component_of_a_registry_is_served(
 
     def served(*options: str) -> str:
         line = " ".join((server, *options))
-        done = run([*ask, line, "execute_tool", _wanted()], user.env)
+        done = run([*ask, line, "calc__add", '{"a": 2}'], user.env)
         return done.stdout + done.stderr
 
     registry.seen.clear()
@@ -132,10 +131,6 @@ def test_a_configured_component_of_a_registry_is_served(
     assert call(user, "calc").strip() == "3"
     [pulled] = user.ok("pull")
     assert pulled["offline"]
-
-
-def _wanted() -> str:
-    return json.dumps({"name": "calc__add", "arguments": {"a": 2}})
 
 
 def test_an_update_needs_no_approval_if_it_needs_no_more(

@@ -106,7 +106,7 @@ async def _call(
                     raw = await client.request_raw("tools/call", call, progress=ticker.show)
         except McpError as error:
             ticker.clear()
-            await _check_name(client, options)
+            await _check_name(client, options, error.message)
             more = "" if error.data is None else msgspec.json.encode(error.data).decode()[:2000]
             message = f"{options.tool} failed: {error.message} (code {error.code})"
             raise _CallFailed(f"{message}\n  {more}" if more else message) from None
@@ -196,8 +196,8 @@ async def _call_params(
     return {"name": "execute_tool", "arguments": call}
 
 
-async def _check_name(client: "Client", options: argparse.Namespace) -> None:
-    """Raise if the tool does not exist, which servers report in many ways."""
+async def _check_name(client: "Client", options: argparse.Namespace, why: str = "") -> None:
+    """Raise if the tool does not exist, which servers report in many ways; `why` is the report."""
     tool = options.tool
     if options.target is None:
         await gateway.definition(client, tool)
@@ -207,12 +207,13 @@ async def _check_name(client: "Client", options: argparse.Namespace) -> None:
     except PorticoError:
         return  # the failure at hand is the better one to report
     if tool not in names:
-        raise _CallFailed(_unknown(client.name, tool, names))
+        raise _CallFailed(_unknown(client.name, tool, names, why))
 
 
-def _unknown(server: str, tool: str, names: list[str]) -> str:
+def _unknown(server: str, tool: str, names: list[str], why: str = "") -> str:
     if not names:
-        return f"{server} has no tool {tool!r}; it has no tools"
+        reported = f"\n  {why}" if why else ""
+        return f"{server} has no tool {tool!r}; it has no tools{reported}"
     near = close_matches(tool, names, 3, 0.5) or [n for n in names if tool.lower() in n.lower()]
     if near:
         return f"{server} has no tool {tool!r}; {did_you_mean(near[:3])}"
