@@ -66,12 +66,14 @@ def test_a_command_whose_name_is_no_text_is_named_by_its_bytes(tmp_path: Path) -
     assert (ran.returncode, ran.stderr) == (1, f"portico: {said}\n".encode())
 
 
-def test_where_no_thread_can_be_had_lists_are_served_and_not_kept(tmp_path: Path) -> None:
+def test_where_no_thread_can_be_had_no_server_starts_without_a_guardian(tmp_path: Path) -> None:
     threadless = (sys.executable, "-c", THREADLESS)
     ran = greeted(tmp_path / "home", "--", *bad("stdio", "plain"), portico=threadless)
-    assert "result" in json.loads(ran.stdout), ran
-    assert ran.returncode == 0
-    assert b"is not saved: can't start new thread" in ran.stderr
+    error = json.loads(ran.stdout)["error"]
+    why = "your user has too many processes; stop some, or raise `ulimit -u`"
+    assert error["message"] == f"python3 badserver.py cannot start: {why}"
+    assert error["data"]["kind"] == "start"
+    assert ran.returncode == 1
     assert b"Traceback" not in ran.stderr
 
 
