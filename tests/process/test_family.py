@@ -129,7 +129,14 @@ def test_a_hidden_process_ends_when_no_guardian_is_left(fifo: str, alive: int) -
     until_all_are_gone(alive)
 
 
-@pytest.mark.usefixtures("alive")
+@pytest.fixture
+def no_families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the families of this test: agents of another one in this process may still run."""
+    monkeypatch.setattr("portico.process.family._BY_MARK", {})
+    monkeypatch.setattr("portico.process.family._BY_LEADER", {})
+
+
+@pytest.mark.usefixtures("alive", "no_families")
 async def test_a_hidden_process_belongs_to_the_family_of_its_leader(fifo: str) -> None:
     wire, _, family, pid = await hidden(fifo)
     other, _, others, their = await hidden(fifo)
