@@ -129,14 +129,7 @@ def test_a_hidden_process_ends_when_no_guardian_is_left(fifo: str, alive: int) -
     until_all_are_gone(alive)
 
 
-@pytest.fixture
-def no_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the families of this test: agents of another one in this process may still run."""
-    monkeypatch.setattr("portico.process.family._BY_MARK", {})
-    monkeypatch.setattr("portico.process.family._BY_LEADER", {})
-
-
-@pytest.mark.usefixtures("alive", "no_families")
+@pytest.mark.usefixtures("alive")
 async def test_a_hidden_process_belongs_to_the_family_of_its_leader(fifo: str) -> None:
     wire, _, family, pid = await hidden(fifo)
     other, _, others, their = await hidden(fifo)
@@ -149,7 +142,14 @@ async def test_a_hidden_process_belongs_to_the_family_of_its_leader(fifo: str) -
     with pytest.raises(PorticoError, match=f"process {pid} has exited"):
         family_of(pid)
     await other.close()
-    assert family_of(their) is None  # without agents, nobody looks
+
+
+def test_without_agents_no_process_is_looked_up() -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    looks = f"from portico.process.family import family_of; print(family_of({ended.pid}))"
+    ran = subprocess.run([sys.executable, "-c", looks], capture_output=True, text=True, check=True)
+    assert ran.stdout == "None\n"
 
 
 @pytest.mark.usefixtures("alive")

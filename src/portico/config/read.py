@@ -238,7 +238,7 @@ class _Reading:
                 what = f"there is no server {quoted(server)}"
                 self._report.warn(at, what, self._report.suggest(server, servers))
         if "links" in found:
-            from portico.config.links import read_links
+            from portico.config.gateway_links import read_links
 
             own = self._data if is_own(self._document) else {"gateway": self._data["gateway"]}
             found["links"] = read_links(self._report, own, found["links"], servers, self._sources)
