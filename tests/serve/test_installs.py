@@ -45,6 +45,10 @@ IMPATIENT = 1
 """A time in which nothing is installed."""
 
 
+SEARCH = '[gateway]\nexpose = "search"\n'
+"""With this, no client waits for the first list of all servers."""
+
+
 class Installing:
     """A config of servers that are installed when they first start, and a window of it."""
 
@@ -55,7 +59,7 @@ class Installing:
         self.config = folder / "portico.toml"
         self.stack = ExitStack()
 
-    def configure(self, commands: dict[str, list[str]], init_s: float) -> None:
+    def configure(self, commands: dict[str, list[str]], init_s: float, gateway: str = "") -> None:
         """Write the config."""
         caches = f'npm_config_cache = "{self.cache}", UV_CACHE_DIR = "{self.folder / "uv"}"'
         entries = [
@@ -64,17 +68,14 @@ class Installing:
             f"timeouts = {{ init = {init_s} }}\n"
             for name, argv in commands.items()
         ]
-        self.config.write_text("\n".join(entries))
+        self.config.write_text("\n".join((gateway, *entries)))
 
-    def open(self, *, waits: bool = True) -> Piped:
-        """A window, its client introduced; the answer may wait for the first list."""
+    def open(self) -> Piped:
+        """A window, its client introduced."""
         portico = [sys.executable, "-m", "portico", "serve", "--config", str(self.config)]
         window = Piped(["setsid", "--wait", "env", f"PORTICO_HOME={self.home}", *portico])
         self.stack.enter_context(window)
-        if waits:
-            window.initialize()
-        else:
-            window.start("initialize", initialize_params("2025-11-25"))
+        window.initialize()
         return window
 
     def status(self) -> dict[str, dict[str, Any]]:
@@ -160,8 +161,8 @@ def uvx(installing: Installing) -> str:
 
 
 def test_an_installer_is_done_before_the_owner_ends(installing: Installing) -> None:
-    installing.configure({"one": npx(PACKAGES[0])}, init_s=30)
-    window = installing.open(waits=False)
+    installing.configure({"one": npx(PACKAGES[0])}, init_s=30, gateway=SEARCH)
+    window = installing.open()
     assert comes(lambda: bool(installing.locks()), INSTALL_S)  # npm is at work
     (owner,) = installing.owners()
     window.close_input()
@@ -184,7 +185,7 @@ def test_an_installer_is_done_before_the_owner_ends(installing: Installing) -> N
 
 
 def test_a_model_learns_that_a_server_is_being_installed(installing: Installing) -> None:
-    installing.configure({"one": npx(PACKAGES[0])}, init_s=30)
+    installing.configure({"one": npx(PACKAGES[0])}, init_s=30, gateway=SEARCH)
     window = installing.open()
     follow(installing, lambda servers: servers["one"]["state"] == "installing")
     found = window.ask(
