@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from portico.client.client import Client
 from portico.config.component_grants import GrantedFolder
 from tests.support.shared import unavailable
 from tests.wasm.hosting import WAIT_S, hosted, said, trying_guest
+from tests.wasm.sites import Site, response, site
 from tests.wrap.faults import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wasm-sandbox")]
@@ -136,41 +137,6 @@ async def test_a_cancelled_call_does_not_wait_for_a_site(tmp_path: Path) -> None
         await contacted.wait()
         call.cancel()
         assert await said(client, "add", a=1, b=2) == "3"
-
-
-class Site:
-    """A web server that records the requests it gets."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.answer: Callable[[str], bytes] = lambda _: response(b"fine")
-        self.port = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        first, *rest = head.strip().split("\r\n")
-        headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in rest)}
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-        method, path, _ = first.split(" ")
-        self.requests.append((method, path, headers, body))
-        writer.write(self.answer(path))
-        await writer.drain()
-        writer.close()
-
-
-def response(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    head = "\r\n".join([f"HTTP/1.1 {status}", f"content-length: {len(body)}", *lines])
-    return f"{head}\r\nconnection: close\r\n\r\n".encode() + body
-
-
-@asynccontextmanager
-async def site() -> AsyncGenerator[Site, None]:
-    made = Site()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield made
 
 
 async def fetched(client: Client, url: str, **more: Any) -> str:

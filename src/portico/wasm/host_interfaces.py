@@ -64,24 +64,43 @@ def define_imports(
 
     `functions` are those that do something. Any other one ends the call with `why`.
     """
+    seen: list[ResourceType] = []
     with linker.root() as root:
         for interface, item in component.type.imports(engine).items():
             kind: Any = getattr(item, "ty", item)
-            if not isinstance(kind, ComponentInstanceType) or not is_defined(interface):
+            if not isinstance(kind, ComponentInstanceType):
+                continue
+            own = _definitions(kind, engine, seen)
+            # An interface that only names types of others needs no definition.
+            if not own or not is_defined(interface):
                 continue
             plain = interface.partition("@")[0]
-            inner = {name: getattr(one, "ty", one) for name, one in kind.exports(engine).items()}
-            # An interface of types only needs no definition: its resources are WASI's.
-            if not any(isinstance(one, FuncType) for one in inner.values()):
-                continue
             with root.add_instance(interface) as instance:
-                for name, one in inner.items():
+                for name, one in own.items():
                     if isinstance(one, FuncType):
                         function = functions.get((plain, name)) or _missing(plain, name, why)
                         _define(instance, name, one, function)
-                    elif isinstance(one, ResourceType) and _is_own(name, inner):
+                    else:
                         number = RESOURCES.get((plain.partition("/")[2], name)) or next(_OTHERS)
                         instance.add_resource(name, ResourceType.host(number), _dropped)
+
+
+def _definitions(
+    kind: ComponentInstanceType, engine: "Engine", seen: list[ResourceType]
+) -> dict[str, FuncType | ResourceType]:
+    """Return the functions of an interface, and the resources that no interface before it has.
+
+    An interface names a resource of another one only after that one; `seen` are those so far.
+    """
+    found: dict[str, FuncType | ResourceType] = {}
+    for name, item in kind.exports(engine).items():
+        one: Any = getattr(item, "ty", item)
+        if isinstance(one, FuncType):
+            found[name] = one
+        elif isinstance(one, ResourceType) and one not in seen:
+            seen.append(one)
+            found[name] = one
+    return found
 
 
 def _define(instance: Any, name: str, kind: FuncType, function: HostFunction | Typed) -> None:
@@ -90,11 +109,6 @@ def _define(instance: Any, name: str, kind: FuncType, function: HostFunction | T
         add_typed_function(instance, name, signature, function.make(signature))
     else:
         instance.add_func(name, function)
-
-
-def _is_own(name: str, inner: Mapping[str, Any]) -> bool:
-    """True for a resource that this interface makes; others are WASI's, used by name."""
-    return any(f"]{name}." in one or one == f"[constructor]{name}" for one in inner)
 
 
 def _missing(interface: str, name: str, why: str) -> HostFunction:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from wasmtime import Store, WasiConfig, WasmtimeError
 from wasmtime.component import Linker
 
-from portico.config.component_grants import ANY
+from portico.config.component_grants import ANY, ComponentGrants
 from portico.model.errors import PorticoError
 from portico.state.report import report
 from portico.wasm.client_functions import client_functions
@@ -60,7 +60,7 @@ class LoadedComponent:
         if ANY in granted.http:
             linker.add_wasi_http()
         else:
-            define_imports(linker, *parts, is_http, {}, "but no host is granted to wasi:http")
+            define_imports(linker, *parts, is_http, {}, _why_no_http(granted))
         define_wasmcp_imports(linker, *parts, wasmcp_functions(granted, handles))
         functions = {**host_functions(granted), **client_functions(granted)}
         why = "which this version of Portico does not provide"
@@ -111,6 +111,11 @@ def is_http(interface: str) -> bool:
     return interface.startswith(_HTTP)
 
 
+def _why_no_http(granted: ComponentGrants) -> str:
+    why = "only http=any can be granted to it" if granted.http else "no host is granted"
+    return f"but {why}"
+
+
 def _check_imports(imports: Sequence[str]) -> None:
     for name in imports:
         check_version("imports", name)
@@ -130,8 +135,7 @@ def ungranted(imports: Sequence[str], settings: HostSettings) -> list[str]:
     plain = [name.partition("@")[0] for name in imports]
     found = []
     if any(map(is_http, imports)) and ANY not in granted.http:
-        why = "only http=any can be granted to it" if granted.http else "no host is granted"
-        found.append(f"imports wasi:http, but {why}")
+        found.append(f"imports wasi:http, {_why_no_http(granted)}")
     words = {
         "portico:mcp/http": (granted.http, "no host is granted"),
         "portico:mcp/config": (granted.config, "no config is granted"),
