@@ -110,6 +110,12 @@ async def test_a_python_guest_that_misbehaves_fails_in_words(tmp_path: Path) -> 
         assert await said(client, "cancelled") == "False"
 
 
+async def test_each_failure_of_a_shared_instance_has_its_own_reason(tmp_path: Path) -> None:
+    async with guest(tmp_path, instance="shared") as client:
+        assert await said(client, "add", a=1, b=2) == "3"
+        assert "missing 1 required positional argument" in await said(client, "add", a=1)
+
+
 async def test_a_cancelled_call_is_told_to_its_guest_and_ends(tmp_path: Path, data: Path) -> None:
     told, granted = data / "told.txt", (GrantedFolder(str(data), str(data), is_writable=True),)
     async with guest(tmp_path, files=granted, time_s=10 * WAIT_S, concurrency=1) as client:

@@ -199,9 +199,10 @@ class Calls:
 
     def _instance(self, kept: KeptInstance | None, call: RunningCall) -> "EnteredInstance":
         if kept is None:
-            return self._loaded.enter(call)
+            return self._loaded.enter(call.on_stderr)
+        kept.call = call
         if kept.entered is None:
-            kept.entered = self._loaded.enter(call)
+            kept.entered = self._loaded.enter(kept.on_stderr)
         return kept.entered
 
 

@@ -7,6 +7,7 @@ from portico.wasm.settings import Instance
 
 if TYPE_CHECKING:
     from portico.wasm.exports import EnteredInstance
+    from portico.wasm.running_call import RunningCall
 
 MAX_SESSIONS = 64
 """The sessions whose instances are kept; the one used least recently loses its instance first."""
@@ -19,6 +20,13 @@ class KeptInstance:
         self.turn = asyncio.Lock()
         self.entered: EnteredInstance | None = None
         """None before its first call, and after a trap."""
+        self.call: RunningCall | None = None
+        """The call that entered it last."""
+
+    def on_stderr(self, data: bytes) -> None:
+        """Keep what the guest writes to its stderr with its call; threads of wasmtime call this."""
+        if self.call is not None:
+            self.call.on_stderr(data)
 
 
 class KeptInstances:

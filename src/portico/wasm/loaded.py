@@ -1,6 +1,6 @@
 """A component with everything that its calls share: code, exports, imports, capabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from wasmtime import Store, WasiConfig, WasmtimeError
@@ -24,8 +24,6 @@ from portico.wasm.wasmcp_host import takes_stream, wasmcp_functions
 if TYPE_CHECKING:
     from wasmtime import Engine
     from wasmtime.component import Component
-
-    from portico.wasm.running_call import RunningCall
 
 _MAX_TABLE, _MAX_INSTANCES, _MAX_TABLES, _MAX_MEMORIES = 200_000, 400, 200, 8
 _WASI = ("wasi:io/", "wasi:clocks/", "wasi:cli/", "wasi:filesystem/", "wasi:random/")
@@ -67,8 +65,8 @@ class LoadedComponent:
         define_imports(linker, *parts, is_own_import, functions, why)
         return linker
 
-    def enter(self, call: "RunningCall") -> EnteredInstance:
-        """Return a new instance; raises WasmtimeError."""
+    def enter(self, on_stderr: Callable[[bytes], object]) -> EnteredInstance:
+        """Return a new instance; raises WasmtimeError. `on_stderr` gets what it writes there."""
         settings = self.settings
         store = Store(self.engine)
         store.set_limits(
@@ -78,7 +76,7 @@ class LoadedComponent:
             tables=_MAX_TABLES,
             memories=_MAX_MEMORIES,
         )
-        store.set_wasi(self._wasi(call))
+        store.set_wasi(self._wasi(on_stderr))
         if ANY in settings.granted.http:
             store.set_wasi_http()
         end_with_call(store)
@@ -93,11 +91,11 @@ class LoadedComponent:
             report(f"{self.settings.name}: {what}, and cannot send notifications")
         return had is not None
 
-    def _wasi(self, call: "RunningCall") -> WasiConfig:
+    def _wasi(self, on_stderr: Callable[[bytes], object]) -> WasiConfig:
         wasi = WasiConfig()
         granted = self.settings.granted
         wasi.env = granted.env.items()
-        wasi.stderr_custom = call.on_stderr
+        wasi.stderr_custom = on_stderr
         for folder in granted.files:
             try:
                 wasi.preopen_dir(folder.path, folder.guest, folder.is_writable)
