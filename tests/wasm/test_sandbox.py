@@ -50,6 +50,8 @@ async def test_without_grants_nothing_can_be_reached(tmp_path: Path, data: Path)
             assert (await said(client, "list", path="/")).startswith("failed: ")
             assert (await said(client, "write", path="/tmp/x", text="x")).startswith("failed: ")
             assert (await said(client, "tcp", host="127.0.0.1", port=port)).startswith("failed: ")
+            assert (await said(client, "udp", host="127.0.0.1", port=port)).startswith("failed: ")
+            assert (await said(client, "listen", port=0)).startswith("failed: ")
             assert (await said(client, "dns", host="localhost")).startswith("failed: ")
             assert await said(client, "config", name="x") == "failed: the config 'x' is not granted"
             assert await said(client, "secret", name="x") == "failed: the secret 'x' is not granted"

@@ -28,6 +28,16 @@ def tcp(host: str, port: int) -> str:
         return "connected"
 
 
+def udp(host: str, port: int) -> str:
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        return str(sender.sendto(b"hello", (host, port)))
+
+
+def listen(port: int) -> str:
+    with socket.create_server(("127.0.0.1", port)):
+        return "listening"
+
+
 def dns(host: str) -> str:
     return str(socket.getaddrinfo(host, 80))
 
@@ -71,6 +81,8 @@ TOOLS: dict[str, Callable[..., str]] = {
     "link": link,
     "env": lambda: json.dumps(dict(os.environ)),
     "tcp": tcp,
+    "udp": udp,
+    "listen": listen,
     "dns": dns,
     "sleep": sleep,
     "grow": grow,
