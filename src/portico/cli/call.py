@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     try:
         return run(_call(address, options, arguments, entry))
     except TargetError as error:
-        if entry is None and not _is_alias(options):
+        if not _is_in_config(options, entry):
             raise
         # The running gateway may have it; or a file has the name of a server.
         meant = f"portico call {options.target}__{options.tool}"
@@ -178,9 +178,12 @@ def _is_target(word: str, options: argparse.Namespace) -> bool:
     return True
 
 
-def _is_alias(options: argparse.Namespace) -> bool:
+def _is_in_config(options: argparse.Namespace, entry: "ServerEntry | None") -> bool:
+    """True if the target may be a name in the config; a file's name, such as a.wasm, is not."""
     name = options.target
-    return name is not None and is_valid_name(name) and name in ConfigAliases(quiet=True)
+    if name is None or not is_valid_name(name):
+        return False
+    return entry is not None or name in ConfigAliases(quiet=True)
 
 
 async def _call_params(
