@@ -227,16 +227,20 @@ def test_a_file_that_is_not_there_names_a_similar_one() -> None:
     assert why_not("./nothing") == "./nothing: no such file"
 
 
+NO_KIND = "neither Python, JSON, WebAssembly nor a program; give the command that runs it"
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [
         ("", "not a component: the file is empty"),
         (" \n\n", "not a component: the file is empty"),
-        (bytes(range(255, 0, -1)), "the file is neither Python, JSON nor a program; give the"),
+        (bytes(range(255, 0, -1)), NO_KIND),
         (b"\0asm\1\0\0\0", "a core module, not a component"),
         ("[servers.github]\ncommand = 'npx'\n", "a config, not a component; serve it with"),
         ("[[agents]]\nid = 'x'\n", "a config, not a component; serve it with"),
-        ("hello: yaml\n", "the file is neither Python, JSON nor a program; give the command"),
+        ("hello: yaml\n", NO_KIND),
+        ("(component)", NO_KIND),  # the text of a component: it has to be compiled
     ],
 )
 def test_a_file_of_another_kind_is_explained(content: str | bytes, why: str) -> None:

@@ -271,7 +271,8 @@ def _kind_of(path: str, head: bytes, variable: str) -> ComponentKind:
     elif not text:
         what = "the file is empty"
     else:
-        what = "the file is neither Python, JSON nor a program; give the command that runs it"
+        kinds = "Python, JSON, WebAssembly nor a program"
+        what = f"the file is neither {kinds}; give the command that runs it"
     raise ComponentError(f"{_shown(path)}: not a component: {what}")
 
 
