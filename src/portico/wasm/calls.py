@@ -20,7 +20,7 @@ from portico.wasm.guest import Capability
 from portico.wasm.kept_instances import KeptInstance, KeptInstances
 from portico.wasm.loaded import LoadedComponent
 from portico.wasm.process_limits import trim_memory
-from portico.wasm.running_call import RunningCall
+from portico.wasm.running_call import GRACE_S, RunningCall
 
 if TYPE_CHECKING:
     from portico.wasm.call_client import CallClient
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MAX_OUTSIDE = 256
-GRACE_S = 1.0
-"""How long after its deadline a guest may take to be interrupted, before it is stuck."""
 _TICK_S = 0.05
 """How often the epoch of the engine advances while guests run."""
 _IDLE_S = 1.0
@@ -131,11 +129,12 @@ class Calls:
         ends: set[asyncio.Future[Any]] = {work, self._abandoned}
         done: set[asyncio.Future[Any]] = set()
         while not done:
-            done, _ = await asyncio.wait(
-                ends, timeout=call.left_s + GRACE_S, return_when=asyncio.FIRST_COMPLETED
-            )
-            if not call.left_s and call.outside_since is None:
+            left = call.until_stuck_s
+            if left <= 0 and call.outside_since is None:
                 break
+            done, _ = await asyncio.wait(
+                ends, timeout=max(left, _TICK_S), return_when=asyncio.FIRST_COMPLETED
+            )
         if work in done:
             return work.result()
         if self._abandoned in done:

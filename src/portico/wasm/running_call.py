@@ -17,6 +17,8 @@ T = TypeVar("T")
 Outside = Callable[["RunningCall", Coroutine[Any, Any, Any]], Coroutine[Any, Any, Any]]
 CANCELLED_S = 1.0
 """How long a guest may still compute once its call was cancelled, to end by itself."""
+GRACE_S = 1.0
+"""How long after its deadline a guest may take to be interrupted, before it is stuck."""
 _TAIL = 4096
 _NOTES = ("note: ", "thread ", "stack backtrace")
 """How lines begin that a compiler's runtime adds to the reason."""
@@ -80,6 +82,11 @@ class RunningCall:
     def left_s(self) -> float:
         """The time that is left to it."""
         return max(0.0, self.deadline - (self.outside_since or time.monotonic()))
+
+    @property
+    def until_stuck_s(self) -> float:
+        """The time until it is stuck, unless its guest waits outside; negative afterwards."""
+        return self.deadline + GRACE_S - (self.outside_since or time.monotonic())
 
     def on_stderr(self, data: bytes) -> None:
         """Keep the end of what the guest writes to its stderr."""
