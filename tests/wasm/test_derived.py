@@ -235,5 +235,7 @@ def test_a_sidecar_resolves_a_clash() -> None:
 
 @pytest.mark.parametrize("name", ["with space", "a" * 129, "naïve"])
 def test_a_name_that_no_client_takes_is_refused(name: str) -> None:
-    with pytest.raises(ToolNameClash, match="a name has 1 to 128 letters"):
+    with pytest.raises(
+        ToolNameClash, match=r"a name has 1 to 128 letters.*; give it another `name`"
+    ):
         derive(exports(TWO_ADDS), Sidecar({"two/add": Described(name=name)}))

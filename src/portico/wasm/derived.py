@@ -132,13 +132,14 @@ def _reason(interface: str, signature: WitFunction) -> str:
 
 
 def _check_name(tool: DerivedTool, label: str, other: DerivedTool | None) -> None:
+    how = "another `name` in the component's .wasm.toml file"
     if not _TOOL_NAME.fullmatch(tool.name):
-        what = f"{label} cannot be the tool {tool.name[:140]!r}"
-        raise ToolNameClash(f"{what}: a name has 1 to 128 letters, digits, `_`, `-` and `.`")
+        what = f"{label[:140]} cannot be the tool {tool.name[:140]!r}"
+        why = "a name has 1 to 128 letters, digits, `_`, `-` and `.`"
+        raise ToolNameClash(f"{what}: {why}; give it {how}")
     if other is not None:
         both = f"{_label(other.interface, other.function)} and {label}"
-        how = "give one of them another `name` in the component's .wasm.toml file"
-        raise ToolNameClash(f"{both} would both be the tool {tool.name!r}; {how}")
+        raise ToolNameClash(f"{both} would both be the tool {tool.name!r}; give one of them {how}")
 
 
 def _definition(name: str, signature: WitFunction, described: Described) -> dict[str, Any]:
