@@ -24,7 +24,7 @@ from portico.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
 from portico.upstream.backoff import BackoffLimits, CircuitBreaker
 from portico.upstream.exchange import Exchange
 from portico.upstream.rpc_error import ServerError
-from portico.wasm.handler_protocol import ASK, HANDLE, NEXT, READY, TELL
+from portico.wasm.handler_protocol import ASK, HANDLE, MAX_TEXT, NEXT, READY, TELL, too_long
 from portico.wires.wire import Address
 
 _START_S = 180.0
@@ -80,6 +80,8 @@ class HandlerWorker:
     async def handle(self, message: bytes, act: Act, session: str = "") -> bytes:
         """Pass a request to the component and return its raw response; `act` runs in the caller's
         task. `session` is the id of the client's session for the component. Raises McpError."""
+        if len(message) > MAX_TEXT:
+            raise McpError(f"{self.name}: {too_long('the request', len(message))}")
         if len(self._calls) >= _MAX_CALLS:
             raise McpError(f"{self.name} is busy with {_MAX_CALLS} requests; retry later")
         exchange = await self._opened()
@@ -202,6 +204,8 @@ class HandlerWorker:
 async def _act(wish: _Wish, act: Act) -> None:
     try:
         outcome = await act(wish.method, wish.params)
+        if len(outcome) > MAX_TEXT:
+            raise McpError(too_long("the response", len(outcome)))
     except McpError as error:
         if not wish.result.done():
             wish.result.set_exception(error)

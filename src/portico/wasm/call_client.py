@@ -16,12 +16,14 @@ from portico.wasm.handler_protocol import (
     CALL,
     CHANGED,
     LOG,
+    MAX_TEXT,
     NEXT,
     PROGRESS,
     REQUEST,
     RESPONSE,
     TELL,
     UPDATED,
+    too_long,
 )
 from portico.wasm.refused import Refused
 
@@ -108,7 +110,10 @@ class HandledClient:
             members(msgspec.json.decode(request, type=Raw))
         except (msgspec.DecodeError, RecursionError):
             raise Refused("next was called with text that is not JSON") from None
-        result = await self._send(NEXT, b'"%b":%b' % (REQUEST.encode(), one_line(request)))
+        line = one_line(request)
+        if len(line) > MAX_TEXT:
+            raise Refused(too_long("the request for next", len(line)))
+        result = await self._send(NEXT, b'"%b":%b' % (REQUEST.encode(), line))
         return bytes(members(result)[RESPONSE]).decode()
 
     async def tell(self, what: str, params: dict[str, Any]) -> None:

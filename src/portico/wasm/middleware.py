@@ -21,7 +21,7 @@ from portico.wasm.calls import Calls
 from portico.wasm.failures import GuestFailure
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.handled_request import PassedBy
-from portico.wasm.handler_protocol import HANDLE, READY, REQUEST, RESPONSE
+from portico.wasm.handler_protocol import HANDLE, MAX_TEXT, READY, REQUEST, RESPONSE, too_long
 from portico.wasm.handlers import HandlerExport
 
 _PROBE = "probe"
@@ -113,6 +113,8 @@ class HandlerProvider:
             response = _failed(handled, error)
         except GuestFailure as error:
             raise McpError(str(error)) from None
+        if len(response) > MAX_TEXT:
+            raise McpError(too_long("its response", len(response)))
         result = b'{"%b":%b}' % (RESPONSE.encode(), response)
         return Response(id=request.id, result=result)
 

@@ -15,6 +15,7 @@ from portico.protocol.codec import encode
 from portico.state.stdout import take_stdout
 from portico.transport.pipes import PipeReader, StdioServer, writer_to
 from portico.transport.stop_signals import stop_on_signals
+from portico.wires.wire import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from portico.model.message import Request
@@ -33,7 +34,7 @@ class WorkerPipes:
         self.stop = asyncio.Event()
         self._out = take_stdout()
         self._writer = writer_to(self._out)
-        self._server = StdioServer(endpoint, self._writer.write)
+        self._server = StdioServer(endpoint, self._writer.write, max_line=MAX_MESSAGE)
         self._reader = PipeReader(0, self._received, self._ending(self._server.input_closed))
         self._partial = b""
         self._left = left
