@@ -1,6 +1,7 @@
 """The functions of the host that reach the client of a call: the rest of the chain, notifications,
 questions, and the values of its session."""
 
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -27,14 +28,7 @@ def client_functions(granted: ComponentGrants) -> Mapping[tuple[str, str], HostF
     told, kept = f"{_PACKAGE}notifications", f"{_PACKAGE}session"
     return {
         (f"{_PACKAGE}handler", "handle"): _result(lambda client, text: client.next(text)),
-        (told, "send-progress"): _telling(
-            PROGRESS,
-            lambda progress, total, message: {
-                "progress": progress,
-                "total": total,
-                "message": message,
-            },
-        ),
+        (told, "send-progress"): _telling(PROGRESS, progress_params),
         (told, "send-log"): _telling(
             LOG,
             lambda level, data, logger: {
@@ -124,6 +118,13 @@ def _kind(kind: str) -> dict[str, Any]:
     if kind not in _KINDS:
         raise Refused(f"{kind[:40]!r} must be one of {', '.join(_KINDS)}")
     return {"kind": kind}
+
+
+def progress_params(progress: float, total: float | None, message: str | None) -> dict[str, Any]:
+    """Return the params of a progress notification; raises Refused."""
+    if not math.isfinite(progress) or not math.isfinite(total or 0):
+        raise Refused("progress and total must be finite numbers")
+    return {"progress": progress, "total": total, "message": message}
 
 
 def json_or_text(data: str) -> Any:

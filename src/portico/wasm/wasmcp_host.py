@@ -6,7 +6,7 @@ from typing import Any
 from wasmtime import WasmtimeError
 
 from portico.config.component_grants import ComponentGrants
-from portico.wasm.client_functions import json_or_text, outside
+from portico.wasm.client_functions import json_or_text, outside, progress_params
 from portico.wasm.client_stream import WasiHandles
 from portico.wasm.guest import GuestError
 from portico.wasm.handled_request import HandledRequest, PassedBy, typed_error
@@ -143,7 +143,7 @@ def _message(message: Any) -> _Told:
 
 def _progress(progress: float, total: float | None, message: str | None) -> _Told:
     """The token is not needed: the client of the call is known."""
-    return PROGRESS, {"progress": progress, "total": total, "message": message}
+    return PROGRESS, progress_params(progress, total, message)
 
 
 def _log(level: str, data: str, logger: str | None) -> _Told:
