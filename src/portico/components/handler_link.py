@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from portico.chain.fold import COMPONENT
 from portico.chain.views import Learner, ViewPending
+from portico.components.handler_answer import failure_of, response_of
 from portico.components.handler_worker import HandlerWorker
 from portico.model.context import Ask, Context
 from portico.model.errors import (
-    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     InvalidParams,
@@ -54,19 +54,6 @@ class _Sent(Struct):
     method: str
     id: Raw
     params: Raw | UnsetType = UNSET
-
-
-class _Answered(Struct):
-    """A response of a component."""
-
-    id: Raw
-    result: Raw | UnsetType = UNSET
-    error: Raw | UnsetType = UNSET
-
-
-class _Error(Struct):
-    code: int
-    message: str
 
 
 class _Target(Struct):
@@ -112,21 +99,20 @@ class HandlerLink(Learner):
         """Return the handler that passes requests to the component."""
 
         def handle(request: Request, context: Context) -> Answer:
-            is_own = request.method in METHODS_WITH_TARGET or request.method not in KNOWN
-            if not request.id or not is_own:
+            if not request.id or not _is_handled(request.method):
                 return next(request, context)  # lists are known from the view
             return self._handle(request, context, next)
 
         return handle
 
     async def _handle(self, request: Request, context: Context, next: Handler) -> Response:
-        passed: list[bytes] = []
+        passed: list[Response] = []
 
         async def act(method: str, params: dict[str, Raw]) -> bytes:
             if method == NEXT:
                 sent, id = _derived(request, params.get("request", Raw(b"")), self.__name__)
                 response = await next(sent, context)
-                passed.append(response.result)
+                passed.append(response)
                 return encode({"response": Raw(replace(response, id=id).encode())})
             if method == ASK:
                 return await _ask(context, params)
@@ -135,7 +121,7 @@ class HandlerLink(Learner):
         message = _message(request.method, request.id, request.params)
         session = SESSIONS.id_of(context, self._session_scope)
         raw = await self.worker.handle(message, act, session)
-        return _response(request, raw, passed, self.__name__)
+        return response_of(request, raw, passed, self.__name__)
 
     async def _tell(self, request: Request, context: Context, params: dict[str, Raw]) -> bytes:
         told = _converted(encode(params), _Told, "portico/tell")
@@ -242,11 +228,11 @@ class HandlerLink(Learner):
                 method=method, id=b"%d" % page, params=encode(params), version=MODERN[-1]
             )
             raw = await self.worker.handle(_message(method, request.id, request.params), act)
-            response = _response(request, raw, [], self.__name__)
+            response = response_of(request, raw, [], self.__name__)
             if response.error:
                 if response.code == METHOD_NOT_FOUND:
                     return behind
-                raise _failure(response, self.__name__, method)
+                raise failure_of(response, self.__name__, method)
             fields = members(response.result)
             items += _converted(bytes(fields.get(field, b"[]")), list[Raw], method)
             cursor = decoded(fields.get("nextCursor", b""), str)
@@ -273,6 +259,11 @@ def _as_listed(kind: str, behind: Listed, items: Iterable[Raw], name: str) -> Li
     return replace(behind, items=tuple(found.values()), keys=tuple(found), page_size=0)
 
 
+def _is_handled(method: str) -> bool:
+    """True for the requests that a component gets; lists are known from its view."""
+    return method in METHODS_WITH_TARGET or method not in KNOWN
+
+
 def _message(method: str, id: bytes, params: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
         id,
@@ -289,6 +280,9 @@ def _derived(request: Request, raw: bytes, name: str) -> tuple[Request, bytes]:
     params = b"" if isinstance(sent.params, UnsetType) else bytes(sent.params)
     if sent.method == request.method and params == (request.params or b"{}"):
         return request, bytes(sent.id)
+    if not _is_handled(sent.method) and sent.method not in _METHODS:
+        what = f"{sent.method[:80]!r}, which middleware does not handle"
+        raise McpError(f"{name} called next with {what}", METHOD_NOT_FOUND)
     target = _converted(params or b"{}", _Target, sent.method)
     derived = Request(
         method=sent.method,
@@ -304,45 +298,6 @@ def _derived(request: Request, raw: bytes, name: str) -> tuple[Request, bytes]:
         is_derived=True,
     )
     return derived, bytes(sent.id)
-
-
-def _response(request: Request, raw: bytes, passed: list[bytes], name: str) -> Response:
-    """Return a component's answer as the response to a request; raises McpError."""
-    answer = decoded(raw, _Answered)
-    if answer is None:
-        raise McpError(f"{name} answered {request.method} with text that is not a response")
-    if not _is_same(bytes(answer.id), request.id):
-        raise McpError(f"{name} answered {request.method} under another id than the request has")
-    if not isinstance(answer.error, UnsetType):
-        error = decoded(bytes(answer.error), _Error)
-        if error is None:
-            raise McpError(
-                f"{name} answered {request.method} with an error without code or message"
-            )
-        return Response(id=request.id, error=bytes(answer.error), code=error.code or INTERNAL_ERROR)
-    if isinstance(answer.result, UnsetType) or bytes(answer.result)[:1] != b"{":
-        raise McpError(f"{name} answered {request.method} with neither a result nor an error")
-    result = bytes(answer.result)
-    if request.version.modern and result not in passed:
-        fields = members(result)
-        if "resultType" not in fields:
-            result = encode({"resultType": "complete", **fields})
-    return Response(id=request.id, result=result)
-
-
-def _failure(response: Response, name: str, method: str) -> McpError:
-    error = decoded(response.error, _Error)
-    return McpError(f"{name} failed {method}: {'' if error is None else error.message[:400]}")
-
-
-def _is_same(id: bytes, other: bytes) -> bool:
-    if id == other:
-        return True
-    try:
-        one, two = msgspec.json.decode(id), msgspec.json.decode(other)
-    except msgspec.DecodeError:
-        return False
-    return type(one) is type(two) and one == two
 
 
 async def _ask(context: Context, params: dict[str, Raw]) -> bytes:

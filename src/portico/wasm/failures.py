@@ -40,6 +40,12 @@ class GuestFailure(PorticoError):
         return cls(f"{what}; this call may have had effects")
 
     @classmethod
+    def not_final(cls, kind: str) -> "GuestFailure":
+        """Return the failure of a guest whose result is a question, or a task."""
+        what = f"returned a result of the type {kind[:40]!r}"
+        return cls(f"{what}; it may ask only with elicit or sample, if that is granted")
+
+    @classmethod
     def too_large(cls, size: int, limit_mb: float) -> "GuestFailure":
         """Return the failure of an answer beyond the limit."""
         what = f"returned {size:,} bytes, more than the limit of {limit_mb:g} MB"

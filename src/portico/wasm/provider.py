@@ -16,6 +16,7 @@ from portico.model.errors import INTERNAL_ERROR, McpError
 from portico.model.message import Request, Response
 from portico.model.offer import KEYS, Offer
 from portico.model.types import Answer, Change
+from portico.protocol.eras import URL_REQUIRED
 from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
 from portico.providers.rounds import KEY_SIZE, Rounds, Suspended
 from portico.state.client_sessions import SessionValues, session_id_in
@@ -198,7 +199,8 @@ class ComponentProvider:
         size = len(error.message.encode()) + len(msgspec.json.encode(error.data))
         if size > self._max_output:
             return self._refused(request, context, GuestFailure.too_large(size, self._output_mb))
-        code = error.code if error.code in _CODES else INTERNAL_ERROR
+        is_own = error.code in _CODES and error.code != URL_REQUIRED  # it asks without a grant
+        code = error.code if is_own else INTERNAL_ERROR
         raise McpError(error.message, code, error.data)
 
     def _refused(self, request: Request, context: Context, error: GuestFailure) -> Response:
@@ -227,6 +229,8 @@ class ComponentProvider:
     def _encoded(self, request: Request, context: Context, result: dict[str, Any]) -> Response:
         if not isinstance(result.get("_meta", {}), dict):
             raise GuestError("its result has a _meta that is not an object")
+        if result.get("resultType", "complete") != "complete":
+            raise GuestFailure.not_final(str(result["resultType"]))
         if request.version.modern:
             result = identified(result, context.server_info)
             if request.method == "resources/read":
