@@ -1,4 +1,4 @@
-"""What a middleware component answers, checked: a response to its request, which asks nobody."""
+"""The checks of a response of middleware: its id, its parts, and no question of its own."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -92,7 +92,7 @@ def _is_same(id: bytes, other: bytes) -> bool:
 
 
 def _is_same_as_any(raw: bytes, others: Sequence[bytes]) -> bool:
-    """True if a component has passed this on, perhaps written anew or with other metadata."""
+    """True if `next` returned it, perhaps with other spaces or metadata."""
     return any(one and _without_meta(raw) == _without_meta(one) for one in others)
 
 

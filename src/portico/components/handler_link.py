@@ -86,6 +86,8 @@ class HandlerLink(Learner):
         self._offers: dict[bytes, Offer] = {}
         """The offers whose lists are known."""
         self._learning: dict[bytes, asyncio.Task[None]] = {}
+        self._stale: set[bytes] = set()
+        """The offers whose lists the component has changed since they were last read."""
         self.endpoints: WeakSet[ChainEndpoint] = WeakSet()
 
     @property
@@ -140,6 +142,7 @@ class HandlerLink(Learner):
                 endpoint.publish(Change("resources", str(given.get("uri", ""))), request, context)
         elif told.what == CHANGED:
             for key, offer in tuple(self._offers.items()):
+                self._stale.add(key)
                 if key not in self._learning:
                     self._learning[key] = asyncio.ensure_future(self._learn(key, offer))
         else:
@@ -162,12 +165,11 @@ class HandlerLink(Learner):
         raise ViewPending(self.__name__, task)
 
     async def _learn(self, key: bytes, offer: Offer) -> None:
+        known: dict[str, Listed] | McpError | None = None
         try:
-            known: dict[str, Listed] | McpError = await self._lists(offer)
-        except McpError as error:
-            known = error
-        except Exception as error:  # noqa: BLE001  (reading must end)
-            known = McpError(f"{self.__name__}: {error!r}")
+            while known is None or key in self._stale:
+                self._stale.discard(key)
+                known = await self._read(offer)
         finally:
             del self._learning[key]
         while len(self._known) >= _MAX_KNOWN:
@@ -179,6 +181,14 @@ class HandlerLink(Learner):
             asyncio.get_running_loop().call_later(_RETRY_S, self._forget, key)
         for endpoint in tuple(self.endpoints) if is_new else ():
             endpoint.views_changed()
+
+    async def _read(self, offer: Offer) -> dict[str, Listed] | McpError:
+        try:
+            return await self._lists(offer)
+        except McpError as error:
+            return error
+        except Exception as error:  # noqa: BLE001  (reading must end)
+            return McpError(f"{self.__name__}: {error!r}")
 
     def _forget(self, key: bytes) -> None:
         """Read the lists again that could not be read."""

@@ -63,6 +63,7 @@ class ComponentProvider:
         self._values: Callable[[str], SessionValues | None] = lambda _: None
         self._rounds = Rounds(os.urandom(KEY_SIZE))
         self._listing: asyncio.Task[None] | None = None
+        self._is_stale = False
         self._max_output = 0
         self._output_mb = 0.0
 
@@ -199,7 +200,7 @@ class ComponentProvider:
         size = len(error.message.encode()) + len(msgspec.json.encode(error.data))
         if size > self._max_output:
             return self._refused(request, context, GuestFailure.too_large(size, self._output_mb))
-        is_own = error.code in _CODES and error.code != URL_REQUIRED  # it asks without a grant
+        is_own = error.code in _CODES and error.code != URL_REQUIRED  # elicit needs a grant
         code = error.code if is_own else INTERNAL_ERROR
         raise McpError(error.message, code, error.data)
 
@@ -215,12 +216,16 @@ class ComponentProvider:
         if change.uri:
             for watcher in self._watchers:
                 watcher(change)
-        elif self._listing is None:
+            return
+        self._is_stale = True  # also while the lists are read: a part of them may be known already
+        if self._listing is None:
             self._listing = asyncio.ensure_future(self._list_again())
 
     async def _list_again(self) -> None:
         try:
-            await self._list_all()
+            while self._is_stale:
+                self._is_stale = False
+                await self._list_all()
         except (GuestFailure, GuestError) as error:
             report(f"{self.name}: its lists stay as they were: {error}")
         finally:
