@@ -21,7 +21,7 @@ const functions = {
   sampled: () => sample(JSON.stringify(prompt)),
   badly: () => elicit("not JSON"),
   grow() {
-    grown = true;
+    grown = !grown;
     listChanged("tools");
     return "grown";
   },
