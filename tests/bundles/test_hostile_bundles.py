@@ -242,6 +242,21 @@ def test_what_cannot_be_started_is_refused(one: BundledComponent) -> None:
         bundle_bytes(contents(one, files={}), {})
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("{bundle}/parts/1/other.sh",),
+        ("sh", "{bundle}/parts/0/run.sh"),
+        ("{python}", "{bundle}/parts/0/run.sh", "{bundle}/parts/1/other.sh"),
+    ],
+)
+def test_a_program_starts_the_file_whose_digest_is_approved(argv: tuple[str, ...]) -> None:
+    files = {"parts/0/run.sh": b"#!/bin/sh\n", "parts/1/other.sh": b"#!/bin/sh\n"}
+    one = BundledComponent(name="c", kind="program", file="parts/0/run.sh", argv=argv)
+    with pytest.raises(BundleError, match="'c' does not start its own file"):
+        bundle_bytes(contents(one, files=files), files)
+
+
 def test_a_terminal_never_sees_its_control_characters(tmp_path: Path) -> None:
     clear = "\x1b[2J\x1b]0;title\a"
     one = BundledComponent(

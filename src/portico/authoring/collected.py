@@ -19,6 +19,7 @@ from portico.bundles.contents import (
     inner_wishes,
     own_wishes,
     path_in_bundle,
+    program_lines,
 )
 from portico.bundles.interfaces import newest
 from portico.components.analyze import SourceFacts, analyze, files_beside
@@ -140,11 +141,10 @@ class CollectedBundle:
     def _program(self, component: Component) -> BundledComponent:
         """A script of another library, or any other file that runs by itself."""
         path = component.argument
-        file = self._with_modules(path) if component.argv[0] == sys.executable else self._add(path)
-        first = ("{python}",) if component.argv[0] == sys.executable else ()
-        return BundledComponent(
-            name=component.name, kind="program", file=file, argv=(*first, f"{{bundle}}/{file}")
-        )
+        is_python = component.argv[0] == sys.executable
+        file = self._with_modules(path) if is_python else self._add(path)
+        argv = program_lines(file)[is_python]
+        return BundledComponent(name=component.name, kind="program", file=file, argv=argv)
 
     def _bundle(self, component: Component) -> BundledComponent:
         with open_bundle_file(component.path) as bundle:

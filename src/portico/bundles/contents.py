@@ -226,6 +226,9 @@ def _check_component(one: BundledComponent, files: set[str]) -> None:
         raise BundleError(f"{what} has no command, or one too many")
     if (one.kind == "url") != one.url.startswith(("http://", "https://")):
         raise BundleError(f"{what} has no URL, or one too many")
+    if one.kind == "program" and one.argv not in program_lines(one.file):
+        # Another file would start with the digest of this one, and be approved with it.
+        raise BundleError(f"{what} does not start its own file; compose it again")
     if any("\0" in word for word in one.argv) or any(c <= " " for c in one.url):
         raise BundleError(f"{what} has a command or a URL that cannot exist")
     if any(not name or "=" in name or "\0" in name for name in one.variables):
@@ -305,6 +308,11 @@ def _code_digests(files: Sequence[BundledFile]) -> Mapping[str, str]:
 def _folder_of(path: str) -> str:
     """Return the folder that a component's files are in, such as `parts/0`."""
     return "/".join(path.split("/")[:2])
+
+
+def program_lines(file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the two command lines of a program: by itself, and with Python."""
+    return (f"{{bundle}}/{file}",), ("{python}", f"{{bundle}}/{file}")
 
 
 def transport_file(contents: BundleContents) -> str:
