@@ -223,7 +223,7 @@ def test_what_a_language_needs_is_named_before_anything_is_written(
         (["new", "json"], "json is a module that exists already; choose another"),
         (["new", "a b"], "'a b' is not a valid name; try a-b"),
         (["new", "3d"], "3d cannot be the name of a module; begin it with a letter"),
-        (["new", "x1", "--version", "9"], "made for python@9, and this Portico knows python@1"),
+        (["new", "x1", "--version", "9"], "python@9 is not known; this Portico knows python@1"),
         (["new", "x1", "-o", "FULL"], "the folder is not empty; give another with -o, or --force"),
         (["new", "x1", "-o", "FILE"], "a file; give another folder with -o"),
     ],

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from portico.bundles.interfaces import check_interface
+from portico.bundles.interfaces import INTERFACES
 from portico.config.names import is_valid_name, valid_name
 from portico.model.errors import PorticoError
+from portico.model.wording import printable
 from portico.state.files import replace
 
 KINDS = ("tools", "resources", "prompts", "middleware")
@@ -66,10 +67,19 @@ def check_project(project: NewProject, language: Language, lang: str) -> None:
     if module in sys.stdlib_module_names or module == "portico":
         how = f"choose another, such as my-{project.name}"
         raise PorticoError(f"{project.name} is a module that exists already; {how}")
-    check_interface(project.interface, "--version")
+    _check_version(project, language)
     missing = language.needs()
     if missing:
         raise PorticoError(f"--lang {lang} needs {missing}; nothing was written")
+
+
+def _check_version(project: NewProject, language: Language) -> None:
+    name = language.interface
+    known = [f"{name}@{version}" for version in INTERFACES[name]]
+    if project.interface not in known:
+        what = f"{printable(project.interface)[:80]} is not known"
+        how = f"this Portico knows {', '.join(known)}; leave it out for the newest"
+        raise PorticoError(f"--version: {what}; {how}")
 
 
 def write_project(folder: str, files: Mapping[str, str], *, force: bool) -> None:
