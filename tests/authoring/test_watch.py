@@ -199,6 +199,21 @@ def test_a_project_that_nobody_named_is_not_built(tmp_path: Path) -> None:
         log.close()
 
 
+def test_a_name_of_the_config_builds_no_folder_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.py").write_text(SOURCE)
+    assert portico(tmp_path, "components", "add", "calc", f"{tmp_path}/server.py").returncode == 0
+    assert portico(tmp_path, "profiles", "add", "dev", "calc").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    for name in ("calc", "dev"):
+        built_project(tmp_path / name)
+        ran = portico(tmp_path, "run", "--watch", name)
+        assert f"{name} is the" in ran.stderr
+        assert "and not the project in this folder" in ran.stderr
+        assert not (tmp_path / name / "made.py").exists()
+
+
 def test_a_sandboxed_component_is_reloaded_with_its_grants(tmp_path: Path) -> None:
     folder, port = tmp_path / "work", free_port()
     folder.mkdir()

@@ -197,6 +197,15 @@ def test_a_folder_does_not_hide_a_program() -> None:
     assert "a folder" in why_not("./python")
 
 
+def test_a_project_comes_before_a_program_and_after_an_alias() -> None:
+    entry = ServerEntry(name="python", command="true")
+    Path("python").mkdir()
+    put("python/component.toml", 'component = "app.py"\n')
+    put("python/app.py", SERVER)
+    assert classify("python").path == "python/app.py"
+    assert classify("python", {"python": entry}).entry is entry
+
+
 def test_a_misspelt_alias_is_suggested() -> None:
     entry = ServerEntry(name="github", command="true")
     said = why_not("githib", {"github": entry})

@@ -134,6 +134,27 @@ async def test_a_file_hides_a_profile_and_that_is_reported(
 
 
 @pytest.mark.parametrize(
+    ("name", "used", "said"),
+    [
+        ("dev", "guard", "dev is the profile of the config, and not the project in this folder"),
+        ("calc", "calc", "calc is the alias of the config, and not the project in this folder"),
+        ("cat", "server", "cat is the project in this folder, and not the program /"),
+        ("mine", "server", ""),
+    ],
+)
+async def test_what_a_project_hides_or_is_hidden_by_is_reported(
+    home: Path, capfd: pytest.CaptureFixture[str], name: str, used: str, said: str
+) -> None:
+    (home / name).mkdir()
+    (home / name / "component.toml").write_text('component = "server.py"\n')
+    (home / name / "server.py").write_text(SERVER)
+    assert (await named(name))[0][0] == used
+    shown = capfd.readouterr().err
+    assert said in shown
+    assert bool(said) == bool(shown)
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ('[profiles.a]\ncomponents = ["a"]', "contains itself: a -> a"),

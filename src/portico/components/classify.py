@@ -23,6 +23,7 @@ _URLS = ("http://", "https://")
 _MAX_HEAD = 256 * 1024
 """The part of a file that is read to classify it."""
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for its writer
+PROJECT_FILE = "component.toml"
 _MAX_SHOWN = 160
 """The longest argument that a message repeats whole."""
 # Patterns are compiled when they are first used: most arguments are a file, and need few of them.
@@ -157,7 +158,7 @@ def _unnamed(argument: str, aliases: Aliases) -> Component:
         return _file(argument, *found)
     if may_be_name and argument in aliases:
         return _alias(argument, aliases[argument])
-    if found is not None and _program(argument) is None:
+    if found is not None and (is_project(argument) or _program(argument) is None):
         return _file(argument, *found)
     if re.fullmatch(_FILE_NAME, argument):
         path = re.sub(_VARIABLE, r"\1", argument) if ".py:" in argument else argument
@@ -181,6 +182,11 @@ def _exists(path: str) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def is_project(folder: str) -> bool:
+    """True for a folder with a `component.toml`."""
+    return os.path.isfile(os.path.join(folder, PROJECT_FILE))
 
 
 def _project(argument: str, folder: str) -> Component | None:

@@ -9,10 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from portico.bundles.interfaces import check_interface
-from portico.components.classify import ComponentError
+from portico.components.classify import PROJECT_FILE, ComponentError
 from portico.model.wording import close_matches, did_you_mean, printable
 
-PROJECT_FILE = "component.toml"
 _MAX_SIZE = 256 * 1024
 _MAX_FILES = 2_000
 

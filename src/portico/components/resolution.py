@@ -13,6 +13,7 @@ from portico.components.classify import (
     InvalidArgument,
     UnknownComponent,
     classify,
+    is_project,
 )
 from portico.components.resolver import (
     RequestedComponent,
@@ -42,6 +43,7 @@ class ProfileResolver:
         profile = self._aliases.profiles.get(name)
         if profile is None:
             return None
+        _report_project(name, "the profile of the config")
         if not profile.members:
             how = f"add some to profiles.{name} in the config"
             raise ComponentError(f"the profile {name} has no components; {how}")
@@ -66,10 +68,24 @@ class NameResolver:
             if is_registry_reference(entry.argument):
                 return None
             raise
+        self._report_hidden(entry.argument, component)
         component = self._alias_as_file(component)
         if entry.name:
             component = replace(component, name=entry.name)
         return [replace(entry, component=component)]
+
+    def _report_hidden(self, argument: str, component: Component) -> None:
+        """Report a project that an alias hides, and a program that a project hides."""
+        if not is_valid_name(argument) or not os.path.isdir(argument):
+            return
+        if argument in self._aliases:
+            _report_project(argument, "the alias of the config")
+        elif component.kind != "command":
+            import shutil
+
+            hidden = shutil.which(argument)
+            if hidden is not None:
+                report(f"{argument} is the project in this folder, and not the program {hidden}")
 
     def _alias_as_file(self, component: Component) -> Component:
         """Return the file of an alias that cannot run as a process of its own: middleware, and a
@@ -212,6 +228,13 @@ def _is_middleware(component: Component) -> bool:
     if component.kind != "python":
         return False
     return analyze(component.path, component.variable).is_middleware_only
+
+
+def _report_project(name: str, used: str) -> None:
+    """Report the project in this folder that a name of the config hides."""
+    if is_project(name):
+        what = f"{name} is {used}, and not the project in this folder"
+        report(f"{what}; rename one of them, or write ./{name} for the project")
 
 
 def _is_hidden_by_file(name: str, entry: RequestedComponent) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from portico.components.aliases import ConfigAliases
-from portico.components.classify import classify_name
+from portico.components.classify import classify_name, is_project
 from portico.components.composition import Composer
 from portico.components.cycles import enter
 from portico.components.resolution import (
@@ -67,9 +67,10 @@ class _Bundles:
 
 def composer_of(options: RunOptions) -> Composer:
     """Return the composer of a command line; a bundle alone sets options that are not given."""
+    aliases = ConfigAliases(options.config)
     if options.watch:
-        _build_missing(options.component)
-    resolvers = default_resolvers(ConfigAliases(options.config), pulls=options.pull)
+        _build_missing(options.component, aliases)
+    resolvers = default_resolvers(aliases, pulls=options.pull)
     bundles = _Bundles()
     found = asyncio.run(resolve_components(options.component, options.override, resolvers, bundles))
     components = with_handlers(components_of(found), options.handlers)
@@ -92,14 +93,17 @@ def composer_of(options: RunOptions) -> Composer:
     return Composer(components)
 
 
-def _build_missing(arguments: Sequence[str]) -> None:
-    """Build the projects named on the command line that were not built yet."""
-    from portico.components.project import PROJECT_FILE, project_in
+def _build_missing(arguments: Sequence[str], aliases: ConfigAliases) -> None:
+    """Build the projects named on the command line that were not built yet.
+
+    A name of the config means what it names there, and not a folder that happens to be here.
+    """
+    from portico.components.project import project_in
     from portico.components.project_builds import run_build
 
     for argument in arguments:
         folder = classify_name(argument)[1]
-        if not os.path.exists(os.path.join(folder, PROJECT_FILE)):
+        if not is_project(folder) or folder in aliases or folder in aliases.profiles:
             continue
         project = project_in(folder)
         if project is not None and project.build and not os.path.exists(project.path):
