@@ -204,6 +204,8 @@ def test_values_of_variables_are_never_in_a_bundle(folder: Path) -> None:
         f"[servers.api]\ncommand = {json.dumps(sys.executable)}\n"
         f"args = ['-c', {json.dumps(script)}]\nenv = {{ API_KEY = 'very-secret' }}\n"
         "[servers.remote]\nurl = 'https://example.com/mcp'\nheaders = { X = 'very-secret' }\n"
+        "[servers.place]\nurl = 'https://example.com/${SECRET:-very-secret}'\n"
+        "[servers.word]\ncommand = 'cat'\nargs = ['${SECRET:-very-secret}']\n"
     )
     bundle = composed(folder, "api")
     assert b"very-secret" not in bundle.read_bytes()
@@ -213,6 +215,11 @@ def test_values_of_variables_are_never_in_a_bundle(folder: Path) -> None:
         said = done(folder, "compose", argument, "-o", folder / "two.portico", code=1)
         assert "secret" in said
         assert "very-secret" not in said
+    for argument, place in (("place", "URL"), ("word", "command line")):
+        said = done(folder, "compose", argument, "-o", folder / "two.portico", code=1)
+        assert f"{argument}: its {place} refers to a value, which would be in the bundle" in said
+        assert "very-secret" not in said
+    assert not (folder / "two.portico").exists()
 
 
 _BLOCKED = """

@@ -23,6 +23,7 @@ from portico.components.resolution import (
     with_handlers,
 )
 from portico.config.component_grants import InvalidGrant
+from portico.config.expand import is_elsewhere
 from portico.config.problems import suggestion
 from portico.console.argument_types import repeatable
 from portico.console.bundle_approval import accept_bundle
@@ -97,9 +98,21 @@ def _components(options: argparse.Namespace) -> tuple[list[Component], dict[str,
         return with_handlers(components_of(found), options.handlers)
 
     components = resolved(options.override)
+    _check_references(components, aliases)
     names = [one.partition("=")[0] for one in options.override]
     before = {one.name: one for one in resolved(())} if names else {}
     return components, {name: os.path.basename(before[name].argument) for name in names}
+
+
+def _check_references(components: Sequence[Component], aliases: ConfigAliases) -> None:
+    """Raise ComponentError if the value of a reference, which may be a secret, would be in it."""
+    for one in components:
+        if not (one.is_alias and any(map(is_elsewhere, aliases.written(one.argument)))):
+            continue
+        place = "URL" if one.url else "command line"
+        what = f"{one.label}: its {place} refers to a value, which would be in the bundle"
+        how = "write it out" if one.url else "write it out, or let its server read it from its env"
+        raise ComponentError(f"{what}; {how}")
 
 
 def _wanted(components: Sequence[Component], grants: Sequence[str]) -> dict[str, list[str]]:

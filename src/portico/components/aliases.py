@@ -1,6 +1,6 @@
 """Aliases: the servers and components of the config, by name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,17 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         """Return the reference of a configured component; empty if it has none."""
         found = None if self._config is None else self._config.components.get(name)
         return "" if found is None else found.oci
+
+    def written(self, name: str) -> Sequence[str]:
+        """Return the command line or the URL of a name as it is in the config: with references in
+        place of values, which may be secrets."""
+        if self._config is None or name not in self._names:
+            return ()
+        server = self._config.servers.get(name)
+        if server is not None:
+            return (server.command, *server.args, server.url)
+        component = self._config.components[name]
+        return (component.command, *component.args)
 
     @cached_property
     def _names(self) -> "Mapping[str, object]":
