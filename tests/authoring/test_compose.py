@@ -282,6 +282,12 @@ def test_a_first_run_that_is_killed_works_again(folder: Path) -> None:
     [
         (lambda f: (f / "out").mkdir(), ["calc.py", "-o", "out"], "out: a folder; give", 1),
         (lambda f: (f / "out").touch(), ["calc.py", "-o", "out"], "exists already; give", 1),
+        (
+            lambda f: os.mkfifo(f / "out"),
+            ["calc.py", "-o", "out", "--force"],
+            "out: not a regular file; give another name",
+            1,
+        ),
         (lambda f: None, ["calc.py", "-o", "none/out"], "there is no folder", 1),
         (lambda f: None, ["calc.py", "-o", "out", "-t", "http:0"], "is not stdio, http or", 2),
         (lambda f: None, ["-o", "out"], "give a COMPONENT, or a profile with -p", 2),

@@ -76,6 +76,8 @@ def _check_output(path: str, *, force: bool) -> None:
     """Raise BundleError before any work if the file cannot be written."""
     if os.path.isdir(path):
         raise BundleError(f"{path}: a folder; give the name of a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise BundleError(f"{path}: not a regular file; give another name")
     if os.path.lexists(path) and not force:
         raise BundleError(f"{path}: exists already; give another name, or --force to replace it")
     folder = os.path.dirname(os.path.abspath(path))
