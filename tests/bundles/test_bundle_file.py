@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from portico.bundles.approvals import Approvals, wish_lines
-from portico.bundles.bundle_reader import open_bundle_file, unpacked
+from portico.bundles.bundle_reader import BundleReader, open_bundle_file, unpacked
 from portico.bundles.bundle_writer import bundle_bytes, described_files, write_bundle
 from portico.bundles.contents import (
     FORMAT,
@@ -109,6 +109,27 @@ def test_files_come_out_as_they_went_in(tmp_path: Path) -> None:
         assert bundle.digest == digest
     assert {one: (Path(place) / one).read_bytes() for one in FILES} == FILES
     assert [one.name for one in (tmp_path / "cache").iterdir()] == [digest.partition(":")[2]]
+
+
+class Overtaken(BundleReader):
+    """A bundle that another process unpacks while this one does."""
+
+    overtake: Callable[[], object]
+
+    def verify(self, use: Any = None) -> None:
+        super().verify(use)
+        self.overtake()
+
+
+def test_files_that_another_process_unpacked_meanwhile_are_left_alone(tmp_path: Path) -> None:
+    path, folder = tmp_path / "one.portico", str(tmp_path / "cache")
+    write_bundle(str(path), bundle_bytes(contents(), FILES))
+    with path.open("rb") as file, open_bundle_file(str(path)) as other:
+        bundle = Overtaken(file.fileno(), 0, path.stat().st_size)
+        used: list[int] = []
+        bundle.overtake = lambda: used.append(Path(unpacked(other, folder)).stat().st_ino)
+        assert [Path(unpacked(bundle, folder)).stat().st_ino] == used
+    assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
 def test_a_bundle_of_the_first_format_opens() -> None:

@@ -291,14 +291,20 @@ def _unpack(bundle: BundleReader, place: str) -> None:
         os.mkdir(made, 0o700)
         with _Writing(made) as writing:
             bundle.verify(writing.file)
-        shutil.rmtree(place, ignore_errors=True)
-        try:
-            os.rename(made, place)
-        except OSError:
-            if not _is_whole(bundle, place):  # another process was faster
-                raise
+        _move(bundle, made, place)
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _move(bundle: BundleReader, made: str, place: str) -> None:
+    """Move unpacked files to their place, unless another process was faster: it uses its own."""
+    try:
+        os.rename(made, place)  # fails over files
+    except OSError:
+        if _is_whole(bundle, place):
+            return
+        shutil.rmtree(place, ignore_errors=True)
+        os.rename(made, place)
 
 
 class _Writing:
