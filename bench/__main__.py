@@ -32,6 +32,7 @@ TABLES = {
     "growth": "bench.tables.task_growth",
     "logins": "bench.tables.logins",
     "registry": "bench.tables.registry",
+    "bundles": "bench.tables.bundles",
     "hostile": "bench.tables.hostile",
     "parts": "bench.tables.parts",
 }
