@@ -158,6 +158,7 @@ def test_a_newer_format_is_refused_with_both_versions(tmp_path: Path) -> None:
         "parts\\..\\x.py",
         "parts/0/__pycache__/calc.cpython-311.pyc",
         "outside.py",
+        "parts/calc.py",
         "parts/new\nline.py",
         "parts/" + "x" * 600,
     ],
@@ -216,7 +217,7 @@ def test_other_entries_than_plain_files_are_refused(
 def test_a_manifest_that_promises_more_than_there_is_is_refused(tmp_path: Path) -> None:
     huge = replace(contents(), files=(BundledFile("parts/0/calc.py", 10**12, "0" * 64),))
     assert "larger than 256 MB" in refusal(tmp_path, raw(encoded(huge), list(FILES.items())))
-    many = tuple(BundledFile(f"parts/{n}", 0, "0" * 64) for n in range(6_000))
+    many = tuple(BundledFile(f"parts/0/{n}", 0, "0" * 64) for n in range(6_000))
     big = encoded(replace(contents(), files=many)) + b" " * 1024 * 1024
     assert "portico.json is larger than" in refusal(tmp_path, raw(big, []))
 

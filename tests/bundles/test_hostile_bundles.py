@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from portico.bundles.approvals import Approvals
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file
 from portico.bundles.bundle_writer import bundle_bytes, described_files
 from portico.bundles.contents import (
@@ -255,6 +256,29 @@ def test_a_program_starts_the_file_whose_digest_is_approved(argv: tuple[str, ...
     one = BundledComponent(name="c", kind="program", file="parts/0/run.sh", argv=argv)
     with pytest.raises(BundleError, match="'c' does not start its own file"):
         bundle_bytes(contents(one, files=files), files)
+
+
+def test_changed_code_is_asked_for_again_wherever_it_is(tmp_path: Path) -> None:
+    names = ["parts/0/server.py", "parts/0/other.py", "parts/0/deep/er.py"]
+    one = BundledComponent(name="c", kind="python", interface="python@1", file=names[0])
+    approvals, path = Approvals(str(tmp_path / "state")), tmp_path / "one.portico"
+
+    def missing(files: dict[str, bytes], *, accept: bool = False) -> int:
+        path.write_bytes(bundle_bytes(contents(one, files=files), files))
+        with open_bundle_file(str(path)) as bundle:
+            found = approvals.missing(bundle, "origin")
+            if accept:
+                approvals.accept(bundle, "origin")
+        return len(found)
+
+    files = dict.fromkeys(names, b"import other\n")
+    assert missing(files, accept=True) == 1
+    assert missing(files) == 0
+    for name in names:
+        assert missing({**files, name: b"import os\n"}) == 1
+    for name in ("parts/other.py", "parts/0.py"):
+        with pytest.raises(BundleError, match="is not a path inside of it"):
+            missing({**files, name: b""})
 
 
 def test_a_terminal_never_sees_its_control_characters(tmp_path: Path) -> None:

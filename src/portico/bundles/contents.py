@@ -28,6 +28,8 @@ MAX_INNER = 1_000
 """How many bundles may be in a bundle, those in them included."""
 _FILES = "parts/"
 """The folder of all files but the manifest."""
+_MIN_PARTS = 3
+"""`parts/0/calc.py`: each file is in the folder of its component."""
 _MAX_PATH, _MAX_NAME = 512, 255
 _MAX_SHOWN = 120
 
@@ -200,6 +202,8 @@ def check_path(path: str) -> None:
     """Raise BundleError unless this is the plain path of a file in a bundle."""
     parts = path.split("/")
     is_outside = any(part in ("", ".", "..", "__pycache__") for part in parts)
+    # A file beside the folders would be imported by its neighbours, in no digest of theirs.
+    is_outside |= len(parts) < _MIN_PARTS
     is_odd = "\\" in path or ":" in path or any(ord(c) < 32 for c in path)
     is_odd |= any(part.endswith((".", " ")) for part in parts)  # Windows leaves these out
     is_long = len(path) > _MAX_PATH or any(_size(part) > _MAX_NAME for part in parts)
