@@ -84,6 +84,19 @@ def test_a_stranger_is_asked_before_code_or_commands_run(folder: Path, tmp_path:
     assert "there is no terminal to ask at; add --yes" in done(away, "approve", bundle, code=1)
 
 
+def test_composing_a_bundle_of_somebody_else_does_not_approve_it(folder: Path) -> None:
+    composed(folder, folder / "calc.py")
+    away = stranger(folder)
+    around = away / "around.portico"
+    said = done(away, "compose", away / "one.portico", "-o", around)
+    assert "one in it needs rights that are not approved here; run `portico approve" in said
+    assert "one/calc: runs Python code without a sandbox" in done(away, "run", around, code=1)
+    done(away, "approve", "-y", away / "one.portico")
+    said = done(away, "compose", away / "one.portico", "-o", around, "--force")
+    assert "not approved" not in said
+    assert call(away, around, "add", a=1, b=2) == "3"
+
+
 def test_a_person_is_asked_at_the_terminal(folder: Path, tmp_path: Path) -> None:
     composed(folder, folder / "calc.py")
     away = stranger(folder)

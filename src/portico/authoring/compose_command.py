@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from portico.authoring.collected import CollectedBundle
+from portico.bundles.approvals import Approvals
 from portico.bundles.bundle_reader import open_bundle_file
 from portico.bundles.bundle_writer import write_bundle
 from portico.bundles.contents import BundleError
@@ -24,6 +25,7 @@ from portico.components.resolution import (
 )
 from portico.config.component_grants import InvalidGrant
 from portico.config.expand import is_elsewhere
+from portico.config.paths import state_folder
 from portico.config.problems import suggestion
 from portico.console.argument_types import repeatable
 from portico.console.bundle_approval import accept_bundle
@@ -55,7 +57,7 @@ def main(argv: list[str]) -> int:
         shadows=options.shadow,
     )
     digest = write_bundle(options.output, data, force=options.force)
-    _approve(options.output)
+    _approve(options.output, components)
     screen = Screen(sys.stdout)
     parts = counted(len(components), "component")
     screen.print(f"{options.output}: {parts}, {size(len(data))}, {digest}")
@@ -63,13 +65,23 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _approve(path: str) -> None:
-    """Approve a bundle for the person who composed it, and so has named every part of it."""
+def _approve(path: str, components: Sequence[Component]) -> None:
+    """Approve a bundle for the person who composed it, and so has named every part of it.
+
+    A bundle around one that is not approved is left to `portico approve`.
+    """
+    origins = {one.name: os.path.realpath(one.path) for one in components if one.kind == "bundle"}
+    approvals, how = Approvals(state_folder()), f"run `portico approve {shlex.quote(path)}`"
     try:
         with open_bundle_file(path) as bundle:
+            for name, inner in bundle.inner():
+                if approvals.missing(inner, origins[name]):
+                    what = f"{name} in it needs rights that are not approved here"
+                    report(f"{path}: {what}; {how} to read and allow them")
+                    return
             accept_bundle(bundle, os.path.realpath(path))
     except BundleError as error:
-        report(f"{error}; then run `portico approve {shlex.quote(path)}`")
+        report(f"{error}; then {how}")
 
 
 def _check_output(path: str, *, force: bool) -> None:
