@@ -8,10 +8,11 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from tools.messages import Text, sources, texts
+SOURCE = Path(__file__).resolve().parents[1] / "src" / "portico"
 
 _HABITS = {
     r"(?<!there )\b(?:is|are|was|were) no (?!longer\b|more\b|later\b)": '"is not a ..."',
@@ -52,6 +53,22 @@ HABITS = [(re.compile(habit, re.IGNORECASE), better) for habit, better in _HABIT
 _QUOTED = re.compile(r"`[^`]*`|\{[^{}|]*\}")
 
 
+_LIST = re.compile(r"\n(\s+[\w*-]+)+\s*")
+"""A string of many names, to be split."""
+
+
+class Text(NamedTuple):
+    """A message, docstring or comment, and its file, seen from the package."""
+
+    file: str
+    words: str
+
+    @property
+    def package(self) -> str:
+        """The first part of the file's path."""
+        return self.file.partition("/")[0]
+
+
 class Found(NamedTuple):
     """A text that has some of the habits, and what to write in place of each."""
 
@@ -66,23 +83,50 @@ def check(given: Iterable[Text]) -> list[Found]:
     """Return the texts that have one of the habits, outside quoted names and placeholders."""
     found = []
     for text in given:
-        words = _QUOTED.sub("X", text.words).replace("\\n", " ")
+        words = _QUOTED.sub("X", text.words)
         better = [better for habit, better in HABITS if habit.search(words)]
         if better:
             found.append(Found(text, better))
     return found
 
 
-def prose() -> Iterator[Text]:
-    """Every docstring and comment of the source."""
-    for file, source in sources().items():
+def sources() -> dict[str, str]:
+    """Return every file of the package with its content, modules outside packages first."""
+    files = sorted(SOURCE.rglob("*.py"), key=lambda path: (path.parent != SOURCE, path))
+    return {path.relative_to(SOURCE).as_posix(): path.read_text() for path in files}
+
+
+def messages(files: Mapping[str, str]) -> Iterator[Text]:
+    """Every string of some files that looks like a text: it has a letter and a space."""
+    for file, source in files.items():
+        for words in dict.fromkeys(_strings(ast.parse(source))):
+            if " " in words and any(map(str.isalpha, words)) and not _LIST.fullmatch(words):
+                yield Text(file, " ".join(words.split()))
+
+
+def _strings(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return  # a docstring
+        case ast.Constant(value=str(words)):
+            yield words
+        case ast.JoinedStr(values=parts):
+            yield "".join(str(x.value) if isinstance(x, ast.Constant) else "{value}" for x in parts)
+    for part in ast.iter_child_nodes(node):
+        if not (isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant)):
+            yield from _strings(part)
+
+
+def prose(files: Mapping[str, str]) -> Iterator[Text]:
+    """Every docstring and comment of some files."""
+    for file, source in files.items():
         for node in ast.walk(ast.parse(source)):
             match node:
                 case ast.Expr(value=ast.Constant(value=str(words))):
-                    yield Text(file, "docstring", " ".join(words.split()))
+                    yield Text(file, " ".join(words.split()))
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
-                yield Text(file, "comment", token.string.lstrip("#: "))
+                yield Text(file, token.string.lstrip("#: "))
 
 
 def advice(found: Sequence[Found], most: int | None = None) -> str:
@@ -96,7 +140,8 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="only in this one")
     parser.add_argument("--most", type=int, help="print only so many")
     given = parser.parse_args()
-    found = check([*texts(), *prose()])
+    files = sources()
+    found = check([*messages(files), *prose(files)])
     if given.packages:
         found = [each for each in found if each.text.package in given.packages]
     print(advice(found, given.most))
