@@ -179,13 +179,17 @@ def switches(pid: int) -> int:
     return found
 
 
-def test_five_windows_share_one_set_of_servers(windows: Windows) -> None:
+def test_five_windows_share_one_set_of_servers_and_leave_nothing(windows: Windows) -> None:
     opened = [windows.open() for _ in range(5)]
     for window in opened:
         known(window)
     for name in SERVERS:
         assert {who(window, name) for window in opened} == set(windows.starts(name))
         assert len(windows.starts(name)) == 1
+    for window in opened:
+        closed(window)
+    assert comes(lambda: not windows.processes(), 4 * 5), windows.processes()
+    assert list((windows.home / "state" / "children").iterdir()) == []
 
 
 def closed(window: Piped) -> None:

@@ -213,11 +213,12 @@ class Guardian:
 
         if not self._is_hooked:
             self._is_hooked = True
-            atexit.register(self._at_exit)
+            atexit.register(self.at_exit)
             # A copy of the pipe in a fork of ours would hide our end from the guardian.
             os.register_at_fork(after_in_child=self._after_fork)
 
-    def _at_exit(self) -> None:
+    def at_exit(self) -> None:
+        """End our part: the guardian ends the children that are left."""
         with self._state:
             if self.groups and self.pid is None:
                 self._start()  # to end a child that was not closed

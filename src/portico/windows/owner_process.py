@@ -13,6 +13,7 @@ import msgspec
 
 from portico.config.paths import state_folder
 from portico.model.errors import PorticoError
+from portico.process.guardian import GUARDIAN
 from portico.protocol.codec import encode
 from portico.state.background import first_of
 from portico.state.client_sessions import SESSIONS
@@ -46,6 +47,8 @@ def run_owner(argv: list[str]) -> NoReturn:
     except BaseException:  # noqa: BLE001  (no caller is left to report it)
         traceback.print_exc()
     finally:
+        with contextlib.suppress(OSError):
+            GUARDIAN.at_exit()
         sys.stderr.flush()
         os._exit(code)  # without the threads that are still busy
 
