@@ -40,24 +40,26 @@ else:
 """
 
 DRIVER = """
-import asyncio, json, os, signal, sys
+import asyncio, contextlib, json, os, signal, sys
 from portico.wires.child_wire import Command
 from portico.process.guardian import GUARDIAN
+
+def end(guardian):
+    os.kill(guardian, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):  # it is collected already
+        os.waitid(os.P_PID, guardian, os.WEXITED | os.WNOWAIT)
 
 async def main():
     wires = []
     for argv in json.loads(sys.argv[1]):
         if "loses" in sys.argv and (guardian := GUARDIAN.pid):
-            os.kill(guardian, signal.SIGKILL)
-            os.waitid(os.P_PID, guardian, os.WEXITED | os.WNOWAIT)
+            end(guardian)
         wires.append(Command(tuple(argv)).wire())
         await wires[-1].open(None)
     print(GUARDIAN.pid, flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     if "mourns" in sys.argv:
-        guardian = GUARDIAN.pid
-        os.kill(guardian, signal.SIGKILL)
-        os.waitid(os.P_PID, guardian, os.WEXITED | os.WNOWAIT)
+        end(GUARDIAN.pid)
     if "closes" in sys.argv:
         for wire in wires:
             await wire.close()

@@ -25,7 +25,7 @@ from tests.support.shared import unavailable
 from tests.support.unprivileged import unprivileged
 from tests.upstream.fakes import WAIT_S
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="there the guardian starts children")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="uses what only Linux has")
 CAT = Command(("cat",))
 
 CROWDED = """
