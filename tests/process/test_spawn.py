@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,6 +129,21 @@ async def test_a_guardian_that_does_not_answer_is_replaced(monkeypatch: pytest.M
     assert await answers(second, inbox)
     assert await answers(first, heard)
     assert GUARDIAN.pid not in (None, stopped)
+    for wire in (first, second):
+        await wire.close()
+
+
+async def test_where_no_thread_can_be_had_the_loop_starts_a_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    first, _ = await opened(CAT)  # with its guardian
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", no_thread)
+        second, inbox = await opened(CAT)
+        assert await answers(second, inbox)
     for wire in (first, second):
         await wire.close()
 
