@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from portico.process.process_tree import GUARDIAN_NAME
+from tests.support.left_over import left_over
 from tests.support.shared import ROOT
 from tests.wrap.faults import alive
 from tests.wrap.standing import until
@@ -59,6 +61,26 @@ def left_by(tmp_path: Path) -> int:
 
 def test_a_process_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     done = run(tmp_path, LEAVES.format(env={"PATH": os.environ["PATH"]}, passes=True))
+    assert alive({left_by(tmp_path)})
+    os.kill(left_by(tmp_path), signal.SIGKILL)
+    assert done.returncode == 0, done.stdout
+
+
+WAITS = "import time; time.sleep(600)"
+GUARDIAN = [str(ROOT), GUARDIAN_NAME, "0"]
+"""Looks like the guardian of a Portico that has ended."""
+
+
+def test_a_guardian_that_is_left_is_found() -> None:
+    with subprocess.Popen([sys.executable, "-c", WAITS, *GUARDIAN], env={}) as guardian:
+        until(lambda: guardian.pid in left_over(), "it is not found")
+        assert guardian.pid not in left_over(guardians=False)
+        guardian.kill()
+
+
+def test_a_run_within_another_leaves_the_guardians_of_that_one_alone(tmp_path: Path) -> None:
+    starts = LEAVES.replace('["sleep", "600"]', repr([sys.executable, "-c", WAITS, *GUARDIAN]))
+    done = run(tmp_path, starts.format(env={}, passes=True))
     assert alive({left_by(tmp_path)})
     os.kill(left_by(tmp_path), signal.SIGKILL)
     assert done.returncode == 0, done.stdout

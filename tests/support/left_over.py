@@ -16,6 +16,8 @@ RUN = "PORTICO_TEST_RUN"
 """A variable of each test run, which all its processes inherit."""
 _GONE_S = float(os.environ.get("LEFT_OVER_S", "15"))
 """How long they may take to end after the last test, on a busy machine."""
+_IS_NESTED = RUN in os.environ
+"""True in a run that a test of another run has started."""
 _FOUND: list[str] = []
 
 
@@ -31,8 +33,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     limit = time.monotonic() + _GONE_S
-    while (left := left_over()) and time.monotonic() < limit:
+    left = left_over(guardians=not _IS_NESTED)
+    while left and time.monotonic() < limit:
         time.sleep(0.1)
+        # What comes meanwhile and has no variables is of another run, in the same checkout.
+        left = {pid: words for pid, words in left_over().items() if pid in left}
     for pid, words in left.items():
         _FOUND.append(f"process {pid}: {words}")
         with contextlib.suppress(OSError):
@@ -49,20 +54,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(line)
 
 
-def left_over() -> dict[int, str]:
-    """The processes of this run that still run, by pid, and their command lines."""
+def left_over(*, guardians: bool = True) -> dict[int, str]:
+    """The processes of this run that still run, by pid, and their command lines. Of guardians
+    without a Portico, nothing shows the run."""
     if sys.platform != "linux":
         return {}
     found = {}
     for pid in processes(start_of(os.getpid()) or 0):
         with contextlib.suppress(OSError):
-            if pid != os.getpid() and _is_of_this_run(pid):
+            if pid != os.getpid() and _is_of_this_run(pid, guardians=guardians):
                 words = read_proc(f"/proc/{pid}/cmdline").replace(b"\0", b" ")
                 found[pid] = words.decode(errors="replace")
     return found
 
 
-def _is_of_this_run(pid: int) -> bool:
+def _is_of_this_run(pid: int, *, guardians: bool) -> bool:
     try:
         variables = read_proc(f"/proc/{pid}/environ")
     except PermissionError:  # of another user, or closed to all but root
@@ -72,5 +78,5 @@ def _is_of_this_run(pid: int) -> bool:
     words = read_proc(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
     if GUARDIAN_NAME in words:  # it has no variables, and ends after its Portico
         owner = int(words[words.index(GUARDIAN_NAME) + 1])
-        return str(ROOT) in " ".join(words) and start_of(owner) is None
+        return guardians and str(ROOT) in " ".join(words) and start_of(owner) is None
     return bool(os.geteuid()) and str(ROOT) in " ".join(words)
