@@ -1,5 +1,6 @@
 """`make run`: start a gateway for several real servers, search it, and call a tool."""
 
+import json
 import os
 import shlex
 import shutil
@@ -11,10 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from portico.config.paths import control_folder, state_dir
-from portico.model.wording import counted
-from portico.windows.control import send_command
-
 EXAMPLE = Path("examples/quickstart.py")
 FOLDER = Path(".run")
 """Holds the demo's config; delete it to start over."""
@@ -22,7 +19,6 @@ NODE = Path(".tools/bin/node")
 NPM_SERVERS = Path(".tools/node_modules/@modelcontextprotocol")
 PORT = 8000
 _READY_S = 60.0
-_ASK_S = 5.0
 _QUERY = "what time is it in Tokyo"
 _TOOL, _ARGUMENTS = "time__get_current_time", '{"timezone": "Asia/Tokyo"}'
 
@@ -41,7 +37,7 @@ def main() -> int:
     gateway = _start("serve", "--config", str(config), "--http", address)
     signal.signal(signal.SIGTERM, lambda *_: gateway.terminate())
     try:
-        if not _wait_until_ready(gateway):
+        if not _wait_until_ready(gateway, config):
             gateway.terminate()
             return gateway.wait() or 1
         for command in (("search", _QUERY, "--limit", "2"), ("call", _TOOL, _ARGUMENTS)):
@@ -94,23 +90,38 @@ def _start(*arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-m", "portico", *arguments])
 
 
-def _wait_until_ready(gateway: "subprocess.Popen[bytes]") -> bool:
+def _wait_until_ready(gateway: "subprocess.Popen[bytes]", config: Path) -> bool:
     """Print each server once its tools are known; return False if the gateway has exited."""
     deadline = time.monotonic() + _READY_S
     shown: set[str] = set()
     while time.monotonic() < deadline and gateway.poll() is None:
-        status = send_command(control_folder(), f"{gateway.pid}.sock", "status", _ASK_S) or {}
-        servers: list[dict[str, Any]] = status.get("servers") or []
+        servers = _servers(gateway.pid, config)
         for server in servers:
             is_ready = not server["pending"] or server["error"]
             if is_ready and server["server"] not in shown:
                 shown.add(server["server"])
-                state = server["error"].partition("\n")[0] or counted(server["tools"], "tool")
+                state = server["error"].partition("\n")[0] or f"{server['tools']} tools"
                 print(f"  {server['server']:<22} {state}", flush=True)
         if servers and len(shown) == len(servers):
             return True
         time.sleep(0.1)
     return gateway.poll() is None
+
+
+def _servers(gateway: int, config: Path) -> list[dict[str, Any]]:
+    """Return the servers of the gateway with this pid; none while it starts."""
+    command = [sys.executable, "-m", "portico", "status", "--json", "--config", str(config)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    running = [one for one in json.loads(shown or "[]") if one.get("pid") == gateway]
+    return running[0].get("servers") or [] if running else []
+
+
+def _token_file() -> Path:
+    """Return the file with the bearer token, as docs/transports.md names it."""
+    home = os.environ.get("PORTICO_HOME")
+    if home:
+        return Path(home) / "state" / "token"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "portico/token"
 
 
 def _free_port(preferred: int) -> int:
@@ -133,11 +144,7 @@ def _portico() -> str:
 
 
 def _next_steps(config: Path, url: str) -> str:
-    import json
-
-    from portico.auth.token import FILE_NAME
-
-    token = shlex.quote(str(state_dir() / FILE_NAME))
+    token = shlex.quote(str(_token_file()))
     argv = [os.path.abspath(_portico()), "serve", "--config", str(config.resolve())]
     entry = {"mcpServers": {"portico": {"command": argv[0], "args": argv[1:]}}}
     portico = shlex.quote(_portico())

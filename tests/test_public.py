@@ -58,12 +58,13 @@ def test_search_exports_what_its_page_names() -> None:
 
 
 def test_pages_and_examples_name_public_modules_only() -> None:
-    pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    examples = [path for kind in ("py", "md") for path in ROOT.glob(f"examples/**/*.{kind}")]
+    pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md", *examples]
     found = {
         module
         for page in pages
         for module in re.findall(
-            r"^(?:from|import) (portico\.[\w.]+)", page.read_text(), re.MULTILINE
+            r"^ *(?:from|import) (portico\.[\w.]+)", page.read_text(), re.MULTILINE
         )
     }
     assert found == {"portico.search"}
