@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.running import bad
+from tests.rigs.running import bad, listening
 from tests.support.messages import initialize
 from tests.support.running import WAIT_S
 
@@ -74,6 +74,16 @@ def test_where_no_thread_can_be_had_no_server_starts_without_a_guardian(tmp_path
     assert error["message"] == f"python3 badserver.py cannot start: {why}"
     assert error["data"]["kind"] == "start"
     assert ran.returncode == 1
+    assert b"Traceback" not in ran.stderr
+
+
+def test_where_no_thread_can_be_had_lists_are_served_and_not_saved(tmp_path: Path) -> None:
+    threadless = (sys.executable, "-c", THREADLESS)
+    with listening(bad("http", "plain")) as url:
+        ran = greeted(tmp_path / "home", url, portico=threadless)
+    assert "result" in json.loads(ran.stdout), ran
+    assert ran.returncode == 0
+    assert b"is not saved: can't start new thread" in ran.stderr
     assert b"Traceback" not in ran.stderr
 
 
