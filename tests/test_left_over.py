@@ -11,6 +11,7 @@ import pytest
 from portico.process.process_tree import GUARDIAN_NAME
 from tests.support.left_over import left_over
 from tests.support.shared import ROOT
+from tests.support.unprivileged import unprivileged
 from tests.wrap.faults import alive
 from tests.wrap.standing import until
 
@@ -74,8 +75,26 @@ GUARDIAN = [str(ROOT), GUARDIAN_NAME, "0"]
 def test_a_guardian_that_is_left_is_found() -> None:
     with subprocess.Popen([sys.executable, "-c", WAITS, *GUARDIAN], env={}) as guardian:
         until(lambda: guardian.pid in left_over(), "it is not found")
-        assert guardian.pid not in left_over(guardians=False)
+        assert guardian.pid not in left_over(is_nested=True)
         guardian.kill()
+
+
+CLOSED = """
+import subprocess, sys
+from tests.support.left_over import left_over
+code = "from portico.process.hardening import harden; harden(); print(flush=True); sys.stdin.read()"
+command = [sys.executable, "-c", f"import sys; {code}"]
+with subprocess.Popen(command, stdin=-1, stdout=-1, env={"PATH": ""}) as closed:
+    closed.stdout.readline()
+    print(closed.pid in left_over(), closed.pid in left_over(is_nested=True))
+    closed.stdin.close()
+"""
+
+
+def test_without_root_a_closed_process_is_found_by_its_command_line() -> None:
+    command = unprivileged(sys.executable, "-c", CLOSED)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True False\n", "")
 
 
 def test_a_run_within_another_leaves_the_guardians_of_that_one_alone(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     limit = time.monotonic() + _GONE_S
-    left = left_over(guardians=not _IS_NESTED)
+    left = left_over(is_nested=_IS_NESTED)
     while left and time.monotonic() < limit:
         time.sleep(0.1)
         # What comes meanwhile and has no variables is of another run, in the same checkout.
@@ -54,21 +54,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(line)
 
 
-def left_over(*, guardians: bool = True) -> dict[int, str]:
-    """The processes of this run that still run, by pid, and their command lines. Of guardians
-    without a Portico, nothing shows the run."""
+def left_over(*, is_nested: bool = False) -> dict[int, str]:
+    """The processes of this run that still run, by pid, and their command lines. A process whose
+    variables cannot be read may be of the run around a nested one."""
     if sys.platform != "linux":
         return {}
     found = {}
     for pid in processes(start_of(os.getpid()) or 0):
         with contextlib.suppress(OSError):
-            if pid != os.getpid() and _is_of_this_run(pid, guardians=guardians):
+            if pid != os.getpid() and _is_of_this_run(pid, is_nested=is_nested):
                 words = read_proc(f"/proc/{pid}/cmdline").replace(b"\0", b" ")
                 found[pid] = words.decode(errors="replace")
     return found
 
 
-def _is_of_this_run(pid: int, *, guardians: bool) -> bool:
+def _is_of_this_run(pid: int, *, is_nested: bool) -> bool:
     try:
         variables = read_proc(f"/proc/{pid}/environ")
     except PermissionError:  # of another user, or closed to all but root
@@ -76,7 +76,8 @@ def _is_of_this_run(pid: int, *, guardians: bool) -> bool:
     if variables:
         return f"{RUN}={os.environ[RUN]}".encode() in variables.split(b"\0")
     words = read_proc(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")
+    if is_nested or str(ROOT) not in " ".join(words):
+        return False
     if GUARDIAN_NAME in words:  # it has no variables, and ends after its Portico
-        owner = int(words[words.index(GUARDIAN_NAME) + 1])
-        return guardians and str(ROOT) in " ".join(words) and start_of(owner) is None
-    return bool(os.geteuid()) and str(ROOT) in " ".join(words)
+        return start_of(int(words[words.index(GUARDIAN_NAME) + 1])) is None
+    return bool(os.geteuid())
