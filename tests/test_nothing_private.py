@@ -51,8 +51,8 @@ THIRD_PARTY = {
 }
 """The modules that the source may import, and where each is documented."""
 
-DOCUMENTED = {"os._exit", "sys._getframe", "sys._current_frames"}
-"""Names with an underscore that Python documents."""
+DOCUMENTED = {"os._exit", "sys._getframe", "sys._current_frames", "_asdict"}
+"""Names with an underscore that Python documents, the last one of each `NamedTuple`."""
 
 _FFI = "the public conversion of values is slow and wrong for some; tests of round trips guard it"
 _EAGER = "documented for other implementations of tasks; gone with Python 3.11"
@@ -109,9 +109,24 @@ def private_names(path: Path) -> Iterator[str]:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             words = ast.unparse(node)
-            if words.partition(".")[0] in known and words not in DOCUMENTED:
+            is_own = node.attr in defined() or ast.unparse(node.value) in {"self", "cls"}
+            is_imported = words.partition(".")[0] in known
+            if (is_imported or not is_own) and not {words, node.attr} & DOCUMENTED:
                 yield words
     yield from inherited(path)
+
+
+@cache
+def defined() -> set[str]:
+    """The names that the source defines or assigns anywhere."""
+    found = set()
+    for node in (node for path in FILES for node in ast.walk(tree(path))):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+    return found
 
 
 def inherited(path: Path) -> Iterator[str]:
@@ -201,6 +216,8 @@ def test_no_method_of_a_foreign_object_is_replaced() -> None:
         ("import _socket\n", ["_socket"]),
         ("from asyncio import _set_running_loop\n", ["asyncio._set_running_loop"]),
         ("import asyncio\nasyncio._set_running_loop(None)\n", ["asyncio._set_running_loop"]),
+        ("def f(loop):\n    loop._scheduled.clear()\n", ["loop._scheduled"]),
+        ("def f(self):\n    self.loop._scheduled.clear()\n", ["self.loop._scheduled"]),
         ("import os\nos._exit(0)\n", []),
         ("from portico.model.errors import _own\n", []),
     ],
