@@ -1,6 +1,7 @@
 """The HTTP server alone, on a real socket, with a small endpoint."""
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -13,8 +14,10 @@ from portico.http1.server import Http1Server
 from portico.http1.server_limits import ServerLimits
 from portico.transport.http_server import bind
 from tests.support.backoff import until
+from tests.support.clock import Clock
 
 WAIT_S = 60.0
+MB = 1024 * 1024
 
 
 class Body:
@@ -37,8 +40,10 @@ class Paths:
     def __init__(self) -> None:
         self.waiting: asyncio.Queue[ResponseWriter] = asyncio.Queue()
         self.left = asyncio.Event()
+        self.served: list[str] = []
 
     def respond(self, scope: Scope, writer: ResponseWriter) -> BodyReceiver | None:
+        self.served.append(scope["path"])
         match scope["path"]:
             case "/wait":
                 writer.call = self
@@ -55,6 +60,8 @@ class Paths:
             case "/begun":
                 writer.begin_stream(())
                 raise ValueError("too late")
+            case "/large":
+                writer.answer(200, (b"x" * MB,))
             case "/body":
                 return Body(writer)
             case path:
@@ -210,6 +217,85 @@ async def test_only_a_request_whose_body_is_wanted_is_invited_to_send_it() -> No
         refused = await web.raw(get("/refused", *lines, method="POST"))
     assert b"connection: close" in refused
     assert b"100 Continue" not in refused
+
+
+@pytest.mark.parametrize("at_once", [40, 1])
+async def test_a_client_that_reads_no_responses_is_sent_no_more_of_them(at_once: int) -> None:
+    async with site() as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(40 // at_once):
+            writer.write(get("/large") * at_once)
+            await web.raw(LAST)
+        assert 0 < web.paths.served.count("/large") < 30
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        writer.write(LAST)
+        answers = await asyncio.wait_for(reader.read(), WAIT_S)
+        writer.close()
+    assert answers.count(b"HTTP/1.1 200 OK") == 41
+    assert answers.endswith(b"/last")
+
+
+async def test_a_body_behind_a_pending_response_waits_with_its_sender() -> None:
+    body = b"x" * 20 * MB  # more than the kernel takes
+    async with site() as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        length = f"content-length: {len(body)}"
+        writer.write(get("/wait") + get("/body", length, "connection: close", method="POST"))
+        first = await web.paths.waiting.get()
+        (connection,) = web.server.connections
+        writer.write(body)
+        unsent = -1
+        while unsent != (unsent := writer.transport.get_write_buffer_size()):
+            await web.raw(LAST)
+        assert sum(len(piece) for each in connection.exchanges for piece in each.pieces) < MB
+        first.answer(200, (b"first",))
+        answers = await asyncio.wait_for(reader.read(), WAIT_S)
+        writer.close()
+    assert answers.endswith(body)
+
+
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [(b"\r\n", b"/b"), (b"", b"408 Request Timeout")],
+    ids=["sent meanwhile", "never sent"],
+)
+async def test_the_time_of_a_request_does_not_pass_while_it_waits_for_a_response(
+    clock: Clock, rest: bytes, found: bytes
+) -> None:
+    async with site(ServerLimits(header_s=10, keep_alive_s=20)) as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        writer.write(get("/wait") + get("/b", "connection: close")[:-2])
+        first = await web.paths.waiting.get()
+        writer.write(rest)
+        await web.raw(LAST)
+        await clock.advance(100)
+        first.answer(200, (b"first",))
+        await asyncio.wait_for(reader.readuntil(b"first"), WAIT_S)
+        await clock.advance(21)
+        assert found in await asyncio.wait_for(reader.read(), WAIT_S)
+        writer.close()
+
+
+CHUNKED = get("/a", "transfer-encoding: chunked", method="POST") + b"0\r\n"
+
+
+@pytest.mark.parametrize(
+    "begin", [CHUNKED, get("/wait") + get("/a")[:-2]], ids=["trailers", "headers"]
+)
+async def test_thousands_of_short_headers_or_trailers_take_no_memory(begin: bytes) -> None:
+    async with site() as web:
+        _, writer = await asyncio.open_connection("127.0.0.1", web.port)
+        tracemalloc.start()
+        try:
+            writer.write(begin + b"ab:\r\n" * 30_000 + b"\r\n")
+            await until(lambda: bool(web.paths.served))
+            await web.raw(LAST)
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        writer.close()
+    assert kept < MB
 
 
 async def test_a_server_that_closes_waits_for_the_responses_that_are_pending() -> None:

@@ -1,6 +1,8 @@
 """One HTTP/1.1 server connection: it parses requests and serves them one after the other."""
 
 import asyncio
+from collections import deque
+from collections.abc import MutableSequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 _MAX_PIPELINED = 100
 """Requests in one read; the connection is closed after these (RFC 9112, 9.3.2)."""
+_NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)  # discards headers
 _HEAD, _BODY, _IDLE = Stage.HEAD, Stage.BODY, Stage.IDLE
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
@@ -35,7 +38,7 @@ class ServerConnection(TimedConnection):
         self._is_advancing = False
         self._is_over = False  # is all further input ignored?
         self._target = b""
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: MutableSequence[tuple[bytes, bytes]] = []
         self._rewritten_head = b""  # the head of a request without its upgrade headers
         self._client: tuple[str, int] | None = None
         self._address: tuple[str, int] | None = None
@@ -81,7 +84,7 @@ class ServerConnection(TimedConnection):
         """Parse data and serve what is complete, or let it wait for the response before it."""
         if self._is_over:
             return
-        if self._buffered or (self.exchanges and self.exchanges[-1].is_received):
+        if self._buffered or self.is_behind:
             self._buffered += data
             if len(self._buffered) > self.limits.header_bytes:
                 self.transport.pause_reading()
@@ -91,6 +94,11 @@ class ServerConnection(TimedConnection):
         self._advance()
         if (self.stage is not before or before is not _IDLE) and not self._is_over:
             self.check_progress(before, len(data))
+
+    def resume_writing(self) -> None:
+        """Serve what waited for the reader."""
+        super().resume_writing()
+        self.server.loop.call_soon(self._continue)
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -108,6 +116,7 @@ class ServerConnection(TimedConnection):
 
     def _refuse_rest(self, status: int) -> None:
         """Let this refusal follow the requests that are complete."""
+        self._headers = _NOWHERE
         if not self.exchanges or self.exchanges[-1].is_received:
             self.exchanges.append(ServerExchange(self, {}))
         refused = self.exchanges[-1]
@@ -119,8 +128,8 @@ class ServerConnection(TimedConnection):
         self._is_advancing = True
         exchanges = self.exchanges
         try:
-            while exchanges and exchanges[0].proceed() and not self.transport.is_closing():
-                if not exchanges[0].keeps_alive:
+            while exchanges and self.writable is None and exchanges[0].proceed():
+                if not exchanges[0].keeps_alive or self.transport.is_closing():
                     self.close()
                     return
                 del exchanges[0]
@@ -132,7 +141,7 @@ class ServerConnection(TimedConnection):
         if self.transport.is_closing():
             return
         self._advance()
-        if self._buffered and not self.exchanges:
+        if self._buffered and not self.is_behind:
             buffered, self._buffered = self._buffered, b""
             self.transport.resume_reading()
             self.data_received(buffered)
@@ -169,6 +178,8 @@ class ServerConnection(TimedConnection):
                 raise RefusedRequest(405)
             self._rewritten_head = self._without_upgrade(parser)
             return
+        if len(self._headers) * len(b"a:\r\n") > self.limits.header_bytes:
+            raise RefusedRequest(431)
         version = parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise RefusedRequest(505)
@@ -187,7 +198,7 @@ class ServerConnection(TimedConnection):
             "client": self._client,
             "server": self._address,
         }
-        self._headers = []  # trailers must not pass for headers (RFC 9110, 6.5.1)
+        self._headers = _NOWHERE  # trailers must not pass for headers (RFC 9110, 6.5.1)
         # As uvicorn does, close after HTTP/1.0 even if the client prefers to stay.
         keeps_alive = version == "1.1" and parser.should_keep_alive()
         self.exchanges.append(ServerExchange(self, scope, keeps_alive))

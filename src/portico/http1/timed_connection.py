@@ -92,6 +92,14 @@ class TimedConnection(asyncio.Protocol):
                 self.writable.set_result(None)
             self.writable = None
 
+    @property
+    def is_behind(self) -> bool:
+        """True while what arrives waits for an earlier response, or for the client to read it."""
+        exchanges = self.exchanges
+        if not exchanges:
+            return self.writable is not None
+        return exchanges[0].is_received or len(exchanges) > 1 or self.writable is not None
+
     # The connection as the cap sees it.
 
     @property
@@ -133,11 +141,11 @@ class TimedConnection(asyncio.Protocol):
 
     def _on_timeout(self) -> None:
         """Close an idle connection, or one whose request has timed out."""
-        if self.stage is _NEW:
-            self.transport.close()
-        elif self.stage is not _IDLE:
+        if self.is_behind:
+            self._set_timer(self.limits.keep_alive_s)
+        elif self.stage is _HEAD or self.stage is _BODY:
             self.refuse(408)
-        elif self.requests == self._requests_at_check and not self.exchanges:
+        elif self.requests == self._requests_at_check:
             self.transport.close()
         else:
             # Requests do not reset the timer, so an idle connection gets up to twice its time.
