@@ -57,6 +57,7 @@ CASES = [
     Case("a negative length", _head(b"content-length: -5\r\n") + b"12345", "400", "400", "400"),
     Case("a hexadecimal length", _head(b"content-length: 0x5\r\n") + b"12345", "400", "400", "400"),
     Case("an endless length", _head(b"content-length: 99999999999999999999999\r\n") + b"12345", "400", "400", "400"),
+    Case("a length with 5,000 zeros", _head(b"content-length: " + b"0" * 5000 + b"5\r\n") + b"12345", "400", "400 200", "400 200"),
     Case("an empty length", _head(b"content-length: \r\n"), "400", "400", "400"),
     Case("a blank after the length", _head(b"content-length: %d \r\n" % len(_BODY)) + _BODY, "400", "200 200", "200 200"),
     Case("no length and no chunks", _head(), "400 200", "400 200", "400 200"),

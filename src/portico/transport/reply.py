@@ -10,6 +10,7 @@ from portico.transport.calls_in_flight import shutdown_error
 from portico.transport.http_limits import HttpLimits
 
 RETRY_AFTER = (b"retry-after", b"1")
+_DIGITS = 20
 
 
 class Reply(Struct, frozen=True):
@@ -60,8 +61,8 @@ def shutting_down(id: bytes = b"") -> Reply:
 
 def declared_too_large(length: bytes, limits: HttpLimits) -> Reply | None:
     """Return a refusal if Content-Length is invalid or over the limit."""
-    if not length.isdigit():
-        return refusal(400, "Content-Length must be a number", CLOSE)
+    if not length.isdigit() or len(length) > _DIGITS:
+        return refusal(400, f"Content-Length must be a number of up to {_DIGITS} digits", CLOSE)
     return too_large(limits) if int(length) > limits.body_bytes else None
 
 
