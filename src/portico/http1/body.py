@@ -10,11 +10,9 @@ class UnsentBody(Protocol):
     @property
     def left(self) -> int:
         """The bytes that were not taken yet."""
-        ...
 
     def take(self, size: int) -> bytes | memoryview:
         """Return the next piece; raises OSError."""
-        ...
 
 
 class BytesBody:

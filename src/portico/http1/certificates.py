@@ -58,6 +58,5 @@ def _load_from_system(context: ssl.SSLContext) -> None:
     if paths.cafile or (paths.capath and any(map(_HASHED.fullmatch, os.listdir(paths.capath)))):
         context.set_default_verify_paths()
         return
-    for bundle in filter(os.path.isfile, BUNDLES):
+    if bundle := next(filter(os.path.isfile, BUNDLES), None):
         context.load_verify_locations(bundle)
-        break

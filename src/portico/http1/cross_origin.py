@@ -20,15 +20,12 @@ class OriginRule(Protocol):
 
     def refusal(self, origin: Origin) -> str:
         """Return why an origin may not be contacted; empty if it may."""
-        ...
 
     def is_direct(self, origin: Origin) -> bool:
         """True if no proxy is used."""
-        ...
 
     def permit(self, origin: Origin) -> Permit:
         """Return what to ask for each of its addresses."""
-        ...
 
 
 class CrossOriginClient:

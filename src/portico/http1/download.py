@@ -15,7 +15,6 @@ class Sink(Protocol):
 
     def update(self, data: bytes, /) -> object:
         """Add a piece."""
-        ...
 
 
 def resumed_at(response: Http1Response) -> int:

@@ -18,15 +18,12 @@ class BodySource(Protocol):
 
     def resume(self) -> None:
         """Read on."""
-        ...
 
     def release_slot(self) -> None:
         """Stop counting against the limit of connections."""
-        ...
 
     def drop(self, response: "Http1Response") -> None:
         """Close the connection: the rest of the response is not needed."""
-        ...
 
 
 class Http1Response:

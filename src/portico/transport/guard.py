@@ -169,17 +169,12 @@ class Guard:
         return origin is None or origin.lower().decode("latin-1") not in self._origins
 
     def _allow(self, port: int | None) -> tuple[frozenset[bytes], frozenset[bytes]]:
-        hosts = set(LOOPBACK)
+        local = {f"{name}:{port}" for name in LOOPBACK}
+        hosts = {*LOOPBACK, *local}
+        origins = {f"{scheme}://{name}" for scheme in _SCHEMES for name in local}
         # A page on another port of this machine is another origin, a bare name is port 80 or 443.
-        origins = {
-            f"{scheme}://{name}:{port}" for scheme in _SCHEMES for name in LOOPBACK
-        } | {
-            f"{scheme}://{name}"
-            for scheme in _SCHEMES
-            for name in LOOPBACK
-            if port == _DEFAULT_PORTS[scheme]
-        }  # fmt: skip
-        hosts |= {f"{name}:{port}" for name in LOOPBACK}
+        bare = [scheme for scheme in _SCHEMES if port == _DEFAULT_PORTS[scheme]]
+        origins |= {f"{scheme}://{name}" for scheme in bare for name in LOOPBACK}
         for host in self._hosts or ():
             spellings = (host,) if _has_port(host) else (host, f"{host}:{port}")
             hosts.update(spellings)

@@ -72,14 +72,13 @@ class LegacyHttp:
         if isinstance(message, list):
             self._batch(session, message, context, body)
             return None
-        elif isinstance(message, Request) and message.method != "notifications/cancelled":
-            return self._notify(self._endpoint.handle(message, context), body.writer)
+        if isinstance(message, ClientAnswer):
+            session.calls.settle(message)
+        elif message.method == "notifications/cancelled":
+            session.calls.cancel(message)
         else:
-            if isinstance(message, ClientAnswer):
-                session.calls.settle(message)
-            else:
-                session.calls.cancel(message)
-            _ACCEPTED.send(body.writer)
+            return self._notify(self._endpoint.handle(message, context), body.writer)
+        _ACCEPTED.send(body.writer)
         body.release()
         return None
 

@@ -193,11 +193,9 @@ class PausableSource(Protocol):
 
     def pause(self) -> None:
         """Send as little as possible: the reader is slow."""
-        ...
 
     def resume(self) -> None:
         """Send again: the reader has caught up."""
-        ...
 
 
 def writer_to(fd: int) -> "Writer":

@@ -155,7 +155,8 @@ class Posts:
             call = ModernCall(writer, request.id, load, self._keepalive)
         if call is None:
             discard(answer)
-            return _overloaded(request)
+            what = "streams are open" if request.method == LISTEN else "calls are running"
+            return overloaded(f"too many {what}", request.id)
         writer.call = call  # before it runs: it may end at once
         call.body = body
         context.peer = call
@@ -182,8 +183,3 @@ class Posts:
 
 def _status(answer: Response, session: HttpSession | None) -> int:
     return STATUS.get(answer.code, 200) if session is None else legacy_status(answer)
-
-
-def _overloaded(request: Request) -> Reply:
-    what = "streams are open" if request.method == LISTEN else "calls are running"
-    return overloaded(f"too many {what}", request.id)
