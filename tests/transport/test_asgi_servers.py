@@ -78,8 +78,8 @@ async def answer(port: int, data: bytes) -> bytes:
     if fields.get(b"transfer-encoding") == b"chunked":
         while size := int(await asyncio.wait_for(reader.readline(), WAIT_S), 16):
             body += (await reader.readexactly(size + 2))[:-2]
-    else:
-        body = await reader.readexactly(int(fields[b"content-length"]))
+    elif not data.startswith(b"HEAD "):
+        body = await reader.readexactly(int(fields.get(b"content-length", b"0")))
     writer.close()
     for name in (b"date", b"connection"):
         fields.pop(name, None)
@@ -87,19 +87,57 @@ async def answer(port: int, data: bytes) -> bytes:
 
 
 TALK = modern_call("talk", times=2)
+FAIL = modern_call("fail")
+NONE = modern_call("none")
+TOKEN = "a-token-of-many-letters"
+LIST_DATA = post_bytes(LIST, mirrored(LIST))
+
+
+def get(path: str, *lines: str, method: str = "GET") -> bytes:
+    return "\r\n".join(
+        [f"{method} {path} HTTP/1.1", *(lines or ("host: localhost",)), "", ""]
+    ).encode()
+
+
 REQUESTS = {
-    "a list": post_bytes(LIST, mirrored(LIST)),
+    "a list": LIST_DATA,
     "a call": post_bytes(modern_call("echo", text="x"), mirrored(modern_call("echo"))),
     "a large call": post_bytes(
         modern_call("echo", text="x" * 300_000), mirrored(modern_call("echo"))
     ),
     "a call that talks": post_bytes(TALK, mirrored(TALK)),
     "a call as events": post_bytes(LIST, mirrored(LIST) | STREAM),
-    "nonsense": post_bytes(LIST, mirrored(LIST)).replace(b'"tools/list"', b'"tools/list@'),
-    "another path": b"GET /none HTTP/1.1\r\nhost: localhost\r\n\r\n",
-    "another method": b"PUT /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
-    "another host": b"GET /healthz HTTP/1.1\r\nhost: evil.test\r\n\r\n",
-    "health": b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "a failing call": post_bytes(FAIL, mirrored(FAIL)),
+    "a call of an unknown tool": post_bytes(NONE, mirrored(NONE)),
+    "a list in another version": LIST_DATA.replace(b"version: 2", b"version: 3"),
+    "nonsense": LIST_DATA.replace(b'"tools/list"', b'"tools/list@'),
+    "another type": LIST_DATA.replace(b"content-type: application/json", b"content-type: text/css"),
+    "an unwanted type": LIST_DATA.replace(b"accept: application/json", b"accept: image/gif"),
+    "a coding": LIST_DATA.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n"),
+    "a body that is too large": get(
+        "/mcp",
+        "host: localhost",
+        "content-type: application/json",
+        "content-length: 99999999",
+        method="POST",
+    ),
+    "many headers": get("/healthz", "host: localhost", *["x: y"] * 101),
+    "another path": get("/none"),
+    "another method": get("/mcp", "host: localhost", "content-length: 0", method="PUT"),
+    "another host": get("/healthz", "host: evil.test"),
+    "another origin": get("/healthz", "host: localhost", "origin: http://evil.test"),
+    "health": get("/healthz"),
+    "readiness": get("/readyz"),
+    "only the head": get("/healthz", method="HEAD"),
+    "an escaped path": get("/%68ealthz?a=b"),
+    "a stream without a session": get("/mcp", "host: localhost", "accept: text/event-stream"),
+    "a message without a session": get(
+        "/messages",
+        "host: localhost",
+        "content-length: 0",
+        "content-type: application/json",
+        method="POST",
+    ),
     "a session that is none": post_bytes(tool_call("echo"), {"mcp-session-id": "x"}),
 }
 
@@ -111,7 +149,51 @@ async def test_each_request_is_answered_with_the_same_bytes(name: str) -> None:
         async with SERVERS[server](Stage().server.asgi()) as port:
             found[server] = {what: await answer(port, data) for what, data in REQUESTS.items()}
     assert found[name] == found["portico"]
-    assert len(found[name]) == len(REQUESTS)
+    assert len(set(found[name].values())) > 15
+
+
+SESSION = {"mcp-session-id": "SESSION", "mcp-protocol-version": "2025-11-25"}
+SESSION_LINES = ("host: localhost", *(f"{name}: {value}" for name, value in SESSION.items()))
+STATUSES = [b"200", b"202", b"200", b"200", b"400", b"204", b"404"]
+"""Of the handshake, and of what follows it."""
+LEGACY = [
+    post_bytes({"jsonrpc": "2.0", "method": "notifications/initialized"}, SESSION),
+    post_bytes(tool_call("echo", text="x"), SESSION),
+    post_bytes(tool_call("talk", times=2), SESSION),
+    get("/mcp", *SESSION_LINES, "accept: text/event-stream", "last-event-id: none"),
+    get("/mcp", *SESSION_LINES, method="DELETE"),
+    post_bytes(tool_call("echo", text="x"), SESSION),
+]
+
+
+@pytest.mark.parametrize("name", ["uvicorn", "hypercorn"])
+async def test_a_legacy_session_is_answered_with_the_same_bytes(name: str) -> None:
+    found: dict[str, list[bytes]] = {}
+    for server in ("portico", name):
+        async with SERVERS[server](Stage().server.asgi()) as port:
+            begun = await answer(port, post_bytes(initialize("2025-11-25")))
+            id = begun.partition(b"mcp-session-id: ")[2].partition(b"\n")[0]
+            later = [await answer(port, data.replace(b"SESSION", id)) for data in LEGACY]
+            found[server] = [each.replace(id, b"SESSION") for each in (begun, *later)]
+    assert found[name] == found["portico"]
+    assert [each[:3] for each in found[name]] == STATUSES
+
+
+@pytest.mark.parametrize("name", ["uvicorn", "hypercorn"])
+async def test_a_client_without_the_token_is_refused_with_the_same_bytes(name: str) -> None:
+    requests = [
+        LIST_DATA,
+        LIST_DATA.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer no\r\n\r\n"),
+        LIST_DATA.replace(b"\r\n\r\n", b"\r\nauthorization: Bearer %b\r\n\r\n" % TOKEN.encode()),
+        get("/none", "host: localhost", "accept: text/html"),
+        get("/.well-known/oauth-authorization-server"),
+    ]
+    found: dict[str, list[bytes]] = {}
+    for server in ("portico", name):
+        async with SERVERS[server](Stage().server.asgi(token=TOKEN)) as port:
+            found[server] = [await answer(port, data) for data in requests]
+    assert found[name] == found["portico"]
+    assert [each[:3] for each in found[name]] == [b"401", b"401", b"200", b"401", b"401"]
 
 
 @pytest.mark.parametrize("name", list(SERVERS))
