@@ -196,10 +196,14 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    from portico.model.wording import close_matches, did_you_mean
+    from portico.model.wording import close_matches, did_you_mean, near_options
 
-    kind = "option" if name.startswith("-") else "command"
-    near = close_matches(name, ("--help", "--version", *COMMANDS))
-    near = ["--version"] if name == "-v" else near
-    hint = did_you_mean(map(repr, near)) or f"choose from {', '.join(COMMANDS)}"
-    return f"there is no {kind} {name[:40]!r}; {hint}"
+    if not name.startswith("-"):
+        hint = did_you_mean(map(repr, close_matches(name, COMMANDS)))
+        hint = hint or f"choose from {', '.join(COMMANDS)}"
+        return f"there is no command {name[:40]!r}; {hint}"
+    name = name.partition("=")[0]
+    near = ["--version"] if name == "-v" else near_options(name, ("--help", "--version"))
+    hint = did_you_mean(map(repr, near))
+    after = "options come after a command, as in `portico serve --http 8000`"
+    return f"there is no option {name[:40]!r}; {hint or after}"

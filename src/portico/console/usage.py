@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from portico.model.wording import close_matches, did_you_mean, is_nearly_url
+from portico.model.wording import close_matches, did_you_mean, is_nearly_url, near_options
 
 URLS = ("http://", "https://")
 _OPTION = re.compile(r"--[^\s=]+(?==|$)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NO_CHOICE = re.compile(r"argument (\S+): invalid choice: '([^']*)' \(choose from (.*)\)")
 _NO_VALUE = re.compile(r"argument (?:-\w/)?(--[\w-]+): expected one argument")
+_UNKNOWN_LETTER = re.compile(r"unrecognized arguments: (-\w).*", re.DOTALL)
 _OTHERWISE = {"--port": "--http", "--host": "--http", "--listen": "--http"}
 """Options of other programs, and ours for the same."""
 _EXAMPLES = {"--http": "--http 8000"}
@@ -123,11 +124,12 @@ class Parser(argparse.ArgumentParser):
             value = action.metavar or action.dest.upper()
             example = f", such as {_EXAMPLES[option]}" if option in _EXAMPLES else ""
             message = f"{option} needs {value}{example}"
+        elif (found := _UNKNOWN_LETTER.fullmatch(message)) is not None:
+            message = f"there is no option {found[1]}; {self._hint(found[1])}"
         super().error(message)
 
     def _hint(self, given: str) -> str:
         ours = self.options.get(_OTHERWISE.get(given, ""))
         if ours is not None:
             return f"use {ours.option_strings[-1]} {ours.metavar}"
-        near = close_matches(given, (name for name in self.options if name.startswith("--")))
-        return did_you_mean(near) or f"`{self.prog} --help` lists all"
+        return did_you_mean(near_options(given, self.options)) or f"`{self.prog} --help` lists all"

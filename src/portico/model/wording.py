@@ -25,6 +25,13 @@ def close_matches(
     return get_close_matches(text, list(options), limit, cutoff)
 
 
+def near_options(given: str, options: Iterable[str]) -> list[str]:
+    """Return the long option most similar to a misspelled one; the dashes, which all share, do not
+    count."""
+    words = (one.removeprefix("--") for one in options if one.startswith("--"))
+    return [f"--{word}" for word in close_matches(given.lstrip("-"), words)]
+
+
 def did_you_mean(names: Iterable[str]) -> str:
     """`did you mean this or that?`; empty without names."""
     shown = " or ".join(names)
