@@ -66,6 +66,23 @@ def test_another_config_has_files_of_its_own(config: Path, tmp_path: Path) -> No
     assert Path(reference.removeprefix("file:")).read_text() == SECRET
 
 
+def test_removing_the_server_names_the_files_that_stay(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.toml"
+    assert add("--secrets", "file") == 0
+    assert add("--secrets", "file", name="a2") == 0
+    assert add("--secrets", "file", "--config", str(other)) == 0
+    capsys.readouterr()
+    assert main(["servers", "remove", "a"]) == 0
+    kept = config.parent / "secrets" / "a.API_TOKEN"
+    note = f"portico: its secret remains in {kept}; delete it if nothing uses it\n"
+    assert capsys.readouterr().err == note
+    assert main(["servers", "remove", "a", "--config", str(other)]) == 0
+    assert capsys.readouterr().err.count("its secret remains in ") == 1
+    assert kept.read_text() == SECRET
+
+
 def test_a_name_that_exists_keeps_its_secret(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from portico.config.paths import BUNDLES, config_file, state_folder
 from portico.config.problems import ConfigError, Report
 from portico.config.schema import file_of
 from portico.config.values import check_url
-from portico.console.given_secrets import GivenSecrets
+from portico.console.given_secrets import GivenSecrets, secret_files
 from portico.console.render import Screen
 from portico.console.usage import URLS
 from portico.process.environment import looks_secret
@@ -40,6 +40,10 @@ def main(options: argparse.Namespace) -> int:
         notes = [
             f"the files of its bundle remain in {folder}; delete them if nothing uses them"
             for folder in _unpacked(name)
+        ]
+        notes += [
+            f"its secret remains in {file}; delete it if nothing uses it"
+            for file in secret_files(path, name)
         ]
         message = f"removed {name} from {path}"
     else:

@@ -20,12 +20,7 @@ class GivenSecrets:
 
     def __init__(self, config: str, server: str, values: Mapping[str, str], place: str) -> None:
         """`place` is `file`, `keyring` or `env`; without a place, a terminal shows a choice."""
-        own = os.path.abspath(config_file())
-        # The folder of another config may be shared, or a repository.
-        self._folder = os.path.join(os.path.dirname(own), "secrets")
-        path = os.path.realpath(config)
-        digest = blake2b(path.encode(errors="surrogateescape"), digest_size=4).hexdigest()
-        self._mark = "" if path == os.path.realpath(own) else f"-{digest}"
+        self._folder, self._owner = _place_of(config, server)
         self._server, self._values = server, values
         self._keyring = keyring_store() if values else None
         self.place = place or (self._asked() if values else VARIABLE)
@@ -74,4 +69,21 @@ class GivenSecrets:
         return os.path.join(self._folder, self._name(key))
 
     def _name(self, key: str) -> str:
-        return f"{self._server}{self._mark}.{key}"
+        return f"{self._owner}.{key}"
+
+
+def secret_files(config: str, server: str) -> list[str]:
+    """Return the files with secrets that a server of this config was given."""
+    folder, owner = _place_of(config, server)
+    found = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in found if name.startswith(f"{owner}.")]
+
+
+def _place_of(config: str, server: str) -> tuple[str, str]:
+    """Return the folder of the secrets, and the name of a server there."""
+    own = os.path.abspath(config_file())
+    # The folder of another config may be shared, or a repository.
+    folder = os.path.join(os.path.dirname(own), "secrets")
+    path = os.path.realpath(config)
+    digest = blake2b(path.encode(errors="surrogateescape"), digest_size=4).hexdigest()
+    return folder, server if path == os.path.realpath(own) else f"{server}-{digest}"
