@@ -22,6 +22,7 @@ from tests.support.model_server import model_server, says
 from tests.support.running import WAIT_S, free_port
 from tests.wasm.building import WIT, javascript
 from tests.wrap.faults import until
+from tools.package_page import page_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("front-page")]
 
@@ -159,6 +160,24 @@ def test_its_first_line_leaves_the_command_on_the_path(tmp_path: Path) -> None:
         [str(place / "portico"), "--version"], capture_output=True, text=True, check=True
     )
     assert version.stdout == f"portico {portico.__version__}\n"
+    (about,) = (tmp_path / "home").glob("venvs/portico/lib/*/site-packages/portico-*/METADATA")
+    page = about.read_text()
+    assert "\n# Portico\n" in page
+    assert _links_within(page) == []
+
+
+def test_each_link_of_the_front_page_leads_somewhere_on_a_package_index() -> None:
+    readme = text_of("README.md")
+    page = page_of(readme, "https://example.org/portico")
+    assert _links_within(page) == []
+    for link in _links_within(readme):
+        kind = "raw" if link.endswith(".svg") else "blob"
+        assert f"](https://example.org/portico/{kind}/HEAD/{link})" in page
+
+
+def _links_within(page: str) -> list[str]:
+    """The links of a page to other files of the project."""
+    return re.findall(r"\]\((?!https?://|#)([^)]*)\)", page)
 
 
 def _is_apart(line: str) -> bool:
