@@ -104,6 +104,25 @@ def test_the_status_says_why_and_how_much(reader: Reader) -> None:
     assert whole["omitted"] == {"tools": 5}
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "why"),
+    [
+        ("list_tasks", {"limit": "x"}, "list_tasks: limit: expected integer, got string"),
+        ("list_tasks", {"page": 2}, 'list_tasks: unknown field "page"; known: limit'),
+        ("task_status", {"id": "a"}, 'task_status: unknown field "id"; known: task_id, wait_s, '),
+        ("cancel_task", {"task_id": "a", "x": 1}, 'cancel_task: unknown field "x"; known: task_id'),
+        ("delegate_task", {"prompt": "x", "quick": 1}, 'delegate_task: unknown field "quick"; '),
+    ],
+)
+def test_wrong_arguments_are_named_as_a_schema_would(
+    reader: Reader, tool: str, given: dict[str, Any], why: str
+) -> None:
+    refused = result_of(reader.call(tool, **given))
+    assert refused["isError"]
+    assert text_in(refused).startswith(why)
+    assert not result_of(reader.call("list_tasks", limit=5)).get("isError")
+
+
 def test_a_call_that_becomes_a_task_says_how_to_get_its_result(reader: Reader) -> None:
     assert notes(reader.read("list_tasks")) == "there are no tasks"
     arguments = {"name": "tasks__wait", "arguments": {"seconds": 600}}
