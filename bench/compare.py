@@ -8,8 +8,12 @@ from bench.report import Table
 
 MOST = 1.15
 """A row that costs more than so many times what it did is named, with its reason if it has one."""
-_NO_COSTS = ("completed", "tools", "servers", "recall")
-_OURS = ("Portico", "portico", "wrap", "serve", "run")
+_NO_COSTS = ("completed", "tools", "servers", "recall", "times less", "times less, text")
+_OTHERS = (
+    *("floor", "for scale", "one commit of SQLite", "the upstream itself", "without Portico"),
+    *("FastMCP", "mcp-", "supergateway", "Python SDK", "TypeScript SDK", "oras", "Qwen Code"),
+)
+"""How the rows of floors, peers and real agents begin; every other row is Portico's."""
 REASONS: Mapping[tuple[str, str], str] = {}
 """By part and row, why it costs more than in the run before; not needed once a run is kept."""
 
@@ -24,12 +28,12 @@ def dearer(part: str, tables: Sequence[Table], kept: Kept) -> list[str]:
 
 def _dearer(part: str, table: Table, kept: Kept) -> Iterator[str]:
     changes = dict(_changes(part, table, kept))
-    others = [change for (row, _), change in changes.items() if not _is_ours(row)]
+    others = [change for (row, _), change in changes.items() if not is_ours(row)]
     machine = median(others) if others else 1.0
     for (row, column), change in changes.items():
-        if _is_ours(row) and change > MOST * machine:
+        if is_ours(row) and change > MOST * machine:
             why = REASONS.get((part, row), "no reason is given")
-            yield f"{table.title}, {row}, {column}: {change / machine:.2f} times ({why})"
+            yield f"{table.title or part}, {row}, {column}: {change / machine:.2f} times ({why})"
 
 
 def _changes(part: str, table: Table, kept: Kept) -> Iterator[tuple[tuple[str, str], float]]:
@@ -42,5 +46,6 @@ def _changes(part: str, table: Table, kept: Kept) -> Iterator[tuple[tuple[str, s
                 yield (row[0], column), now / before
 
 
-def _is_ours(row: str) -> bool:
-    return row.startswith(_OURS)
+def is_ours(row: str) -> bool:
+    """True for a row of Portico."""
+    return not row.startswith(_OTHERS)

@@ -7,7 +7,7 @@ Rows = Mapping[str, Mapping[str, str]]
 """The cells of a table by row and column."""
 
 _PART = re.compile(r"<!-- begin bench (\w+) -->\n(.*?)<!-- end bench \1 -->", re.DOTALL)
-_TABLE = re.compile(r"^### (.*)\n\n((?:\|.*\n)+)", re.MULTILINE)
+_TABLE = re.compile(r"(?:^### (.*)\n\n)?((?:^\|.*\n)+)", re.MULTILINE)
 _NUMBER = re.compile(r"-?[\d,]+(?:\.\d+)?")
 
 
@@ -18,10 +18,19 @@ def number(cell: str) -> float | None:
 
 
 class Kept:
-    """Every table of a page, by the name of its part and its title."""
+    """Every table of a page, by the name of its part and its title; those of a part that have no
+    title are one."""
 
     def __init__(self, page: str) -> None:
-        self._tables = {(part, title): rows for part, title, rows in _tables(page)}
+        self._tables: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
+        for part, title, rows in _tables(page):
+            table = self._tables.setdefault((part, title), {})
+            for row, cells in rows.items():
+                table.setdefault(row, {}).update(cells)
+
+    def rows(self) -> Iterator[tuple[str, str, Rows]]:
+        """Each table with its part and its title."""
+        return ((part, title, rows) for (part, title), rows in self._tables.items())
 
     def figure(self, part: str, title: str, row: str, column: str) -> float | None:
         """One figure, or None where no run has kept it."""

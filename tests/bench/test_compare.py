@@ -58,6 +58,32 @@ def test_a_figure_of_which_more_is_better_is_not_a_cost(kept: Kept) -> None:
     assert compare.dearer("wrap", [_table(("Portico, wrap", "20", "5,000"))], kept) == []
 
 
+def test_a_row_of_a_table_without_a_title_is_compared(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("# Performance\n")
+    stored = Table("", ("finished tasks", "open, ms"), [("100", "10"), ("100,000", "20")])
+    disk = Table("", ("", "p50 ms"), [("one commit of SQLite", "4"), ("a task", "5")])
+    report.keep("tasks", "Tasks", f"{stored.markdown()}\n{disk.markdown()}", page)
+    now = Table("", disk.columns, [("one commit of SQLite", "8"), ("a task", "20")])
+    grown = Table("", stored.columns, [("100", "10"), ("100,000", "30")])
+    found = compare.dearer("tasks", [now, grown], Kept(page.read_text()))
+    assert [line.split(" (")[0] for line in found] == [
+        "tasks, a task, p50 ms: 2.00 times",
+        "tasks, 100,000, open, ms: 1.50 times",
+    ]
+
+
+def test_every_kept_table_has_rows_that_are_compared() -> None:
+    kept = list(Kept(report.PAGE.read_text()).rows())
+    assert len(kept) > 40
+    of_others = [
+        ("wrap", "Spawn to list beside Portico's, for information"),
+        ("agents", "Start of a real agent"),
+    ]
+    ours = {(part, title): any(map(compare.is_ours, rows)) for part, title, rows in kept}
+    assert [table for table, found in ours.items() if not found] == of_others
+
+
 def test_every_reason_is_one_of_a_row_that_was_kept() -> None:
     page = report.PAGE.read_text()
     assert [row for _, row in compare.REASONS if f"| {row} " not in page] == []
