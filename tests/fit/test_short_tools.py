@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from bench.tokens import LIMIT, TOKENIZER, count
 from portico.fit.short_tools import MAX_BYTES, shortened_tools
 from portico.model.offer import Listed
+from portico.protocol.codec import encode
 from tests.gateway.observed import Window, prepared
+from tests.support.node import node
+from tests.support.shared import unavailable
 
 _SERVER = '''
 from portico import Server
@@ -79,6 +83,23 @@ def test_many_become_bare_and_very_many_are_left_to_the_search() -> None:
     assert 20 < len(most) < 50
     for found in (few, more, most):
         assert sum(len(json.dumps(one, separators=(",", ":"))) for one in found) <= MAX_BYTES
+
+
+def test_the_longest_short_definitions_are_a_thousand_tokens() -> None:
+    node()
+    if not TOKENIZER.exists():
+        unavailable("gpt-tokenizer is not installed: `make setup` does that")
+    many = {f"参数{number}": {"type": "string"} for number in range(9)}
+    schema = {"type": "object", "properties": many}
+    story = "显示一个地区的销售情况🙂" * 20
+    most = [
+        shown(*(tool(f"工具-{n}-✓", description=story) for n in range(60))),
+        shown(*(tool(f"9f8e7d6c-{n * 7919:x}") for n in range(60))),
+        shown(*(tool(f"工{n}", description=story) for n in range(9))),
+        shown(*(tool(f"t{n}", description=story, inputSchema=schema) for n in range(6))),
+    ]
+    counted = count([encode(one).decode() for one in most])
+    assert 500 < max(counted) <= LIMIT
 
 
 @pytest.mark.parametrize(

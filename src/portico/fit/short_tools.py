@@ -9,8 +9,8 @@ from typing import Any
 from portico.model.offer import Listed
 from portico.protocol.codec import decoded, encode
 
-MAX_BYTES = 3_000
-"""For all of them: about 1,000 tokens of JSON."""
+MAX_BYTES = 2_400
+"""For all of them: at most 1,000 tokens, also of names in hexadecimal or Chinese."""
 _MAX_DESCRIPTION = 100
 _KEPT = ("type", "enum", "x-mcp-header")
 """The keys of an argument's schema that stay."""
