@@ -33,6 +33,12 @@ def crew_in(folder: Path, **more: Any) -> Crew:
     agents = {
         "talking": acp({"say": "first line\n"}, {"say": "second"}, RUNNING, *last),
         "gated": acp({"say": "first line\nand "}, {"pass": str(gate)}),
+        "printing": {
+            "kind": "cli",
+            "command": "sh",
+            "args": ["-c", f"echo first line; printf 'and '; cat {gate}"],
+            "capabilities": ["general"],
+        },
         "broken": acp({"say": "half of"}, {"fail": {"code": -32603, "message": "no model"}}),
         "curious": acp({"say": "let me see"}, permission(), {"say": "seen"}),
         "wild": acp(mode="wild", script=opened),
@@ -94,12 +100,18 @@ def test_a_failure_is_printed_once(crew: Crew) -> None:
     code, out, err = ended(started(crew, "delegate", "--agent", "broken", "do it"))
     assert code == 1
     assert out in ("", "half of\n")
-    assert err.count("no model") == 1
+    assert err.count("no model") == (out + err).count("half of") == 1
+    assert not err.endswith("\nbroken\n")
 
 
-@pytest.mark.parametrize("waits", [False, True], ids=["delegate", "wait"])
-def test_the_text_of_an_agent_is_shown_as_it_comes(crew: Crew, tmp_path: Path, waits: bool) -> None:
-    words = ["delegate", "--agent", "gated", "do it"]
+@pytest.mark.parametrize(
+    ("agent", "waits"),
+    [("gated", False), ("gated", True), ("printing", False), ("printing", True)],
+)
+def test_the_text_of_an_agent_is_shown_as_it_comes(
+    crew: Crew, tmp_path: Path, agent: str, waits: bool
+) -> None:
+    words = ["delegate", "--agent", agent, "do it"]
     if waits:
         ran = ended(started(crew, *words, "--background"))
         words = ["tasks", "wait", ran[1].strip()]
@@ -112,7 +124,9 @@ def test_the_text_of_an_agent_is_shown_as_it_comes(crew: Crew, tmp_path: Path, w
         assert kept.stat().st_mode & 0o777 == 0o600
         (tmp_path / "gate").write_text("the rest")
         assert out.read() == "and the rest\n"
-        assert err.read().count("gated; end_turn") == 1
+        said = err.read()
+    assert said.count(f"{agent}; end_turn") == 1
+    assert "printed: " not in said
     assert process.returncode == 0
     assert not list((crew.home / "state" / "agent-text").iterdir())
 

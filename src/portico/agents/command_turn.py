@@ -19,6 +19,7 @@ from portico.agents.prompt_blocks import prompt_text
 from portico.agents.reports import TurnReports
 from portico.agents.turn_clock import HARD
 from portico.agents.turn_stopwatch import TurnStopwatch
+from portico.agents.turn_updates import PRINTED
 from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.process.environment import secrets
 from portico.process.stderr_tail import StderrTail
@@ -41,6 +42,7 @@ class CommandTurn:
         self._text = prompt_text(prompt.text, prompt.blocks)
         self._command = launch.command(prompt.cwd, prompt.family)
         self._output = BoundedText(launch.max_text)
+        self._said = prompt.on_text
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         variables = self._command.variables
         self._stderr = StderrTail(secrets=[*launch.env.values(), *secrets(variables)])
@@ -117,7 +119,7 @@ class CommandTurn:
                 pipe.close()
 
     def _ended(self, process: ChildProcess) -> TurnOutcome:
-        self._output.add(self._decode(b"", True))
+        self._print(self._decode(b"", True))
         if not process.returncode:
             return self.outcome("end_turn")
         how, _ = exit_reason(process.returncode, output_closed=True)
@@ -128,10 +130,15 @@ class CommandTurn:
     def _add(self, data: bytes) -> None:
         self._stopwatch.updated()
         text = self._decode(data)
-        self._output.add(text)
+        self._print(text)
         line = short(text.strip()[-400:].rpartition("\n")[2])
         if line:
-            self._reports.progress(f"printed: {line}")
+            self._reports.progress(f"{PRINTED}{line}")
+
+    def _print(self, text: str) -> None:
+        self._output.add(text)
+        if self._said is not None and text:
+            self._said(text)
 
     def _fail(self, error: Exception) -> None:
         if not self._failed.done():

@@ -15,6 +15,8 @@ from portico.agents.usage import UsageReports
 
 WRITING = "writing the answer"
 """The progress of an agent that writes text."""
+PRINTED = "printed: "
+"""The progress of a command begins so; the line that it printed follows."""
 MAX_TOOL_CALLS = 200
 MAX_PLAN = 100
 MAX_CHANGED = 1000

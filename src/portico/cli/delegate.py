@@ -206,7 +206,6 @@ async def _watch(
     store: "TaskStore", id: str, ticker: Ticker, spoken: "SpokenText", *, asks: bool = True
 ) -> TaskRecord | None:
     """Show the changes of a task and ask its questions, each once; return it once it has ended."""
-    from portico.agents.turn_updates import WRITING
     from portico.task_protocol.task_changes import task_changes
 
     task: TaskRecord | None = None
@@ -215,7 +214,7 @@ async def _watch(
     async with task_changes(store, LOCAL, id) as changes, spoken.following():
         async for task in changes:
             # The end is printed with the result, and a text speaks for itself.
-            is_said = task.is_finished or (spoken.has_begun and task.message == WRITING)
+            is_said = task.is_finished or spoken.has_said(task.message)
             if task.message and task.message != message and not is_said:
                 shown, message = shown + 1, task.message
                 spoken.break_line()

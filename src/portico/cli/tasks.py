@@ -132,7 +132,6 @@ async def _show(store: "TaskStore", options: argparse.Namespace) -> int:
 
 async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
     """Wait for a task; 0 if it completed, and its tool did not fail."""
-    from portico.agents.turn_updates import WRITING
     from portico.cli.task_actions import ended_task, taken_by
     from portico.config.paths import state_folder
     from portico.console.render import Screen, Ticker
@@ -147,9 +146,7 @@ async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
 
     def tell(now: TaskRecord) -> None:
         """Show changes on standard error, each once, and the text of an agent."""
-        spoken.show_new()
-        is_said = spoken.has_begun and now.message == WRITING
-        lines = ["" if is_said else now.message, *question_lines(now)]
+        lines = ["" if spoken.has_said(now.message) else now.message, *question_lines(now)]
         if now.state is TaskState.QUEUED:
             lines.append(taken_by(now.kind)[0])
         for line in lines:

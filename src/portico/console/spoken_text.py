@@ -29,10 +29,12 @@ class SpokenText:
         self._shown = ""
         self._is_within_line = self._is_paused = False
 
-    @property
-    def has_begun(self) -> bool:
-        """True if some text was printed."""
-        return bool(self._shown)
+    def has_said(self, message: str) -> bool:
+        """True for a message of the task that adds nothing to the printed text."""
+        from portico.agents.turn_updates import PRINTED, WRITING
+
+        self.show_new()
+        return bool(self._shown) and (message == WRITING or message.startswith(PRINTED))
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -79,6 +81,10 @@ class SpokenText:
             self._out.write("\n")
             self._is_within_line = False
 
+    def rest_of(self, failure: str) -> str:
+        """Return a failure without the text before it that was printed."""
+        return failure.removeprefix(self._shown).lstrip("\n")
+
     def finish(self, result: str) -> None:
         """Print the part of a result that was not printed yet."""
         is_known = result.startswith(self._shown)
@@ -98,7 +104,7 @@ async def print_end(store: "TaskStore", task: TaskRecord, spoken: SpokenText) ->
         await print_result(store, task)
     elif task.is_error:
         spoken.end_line()
-        err.print(f"portico: {found.result}")
+        err.print(f"portico: {spoken.rest_of(found.result)}")
     else:
         spoken.finish(found.result)
     if found is not None and (about := _summary(found)):
@@ -114,4 +120,5 @@ def _summary(found: DelegationResult) -> str:
     if found.files_changed:
         parts.append(f"changed {', '.join(found.files_changed[:10])}")
         parts.append(found.changes)
-    return "; ".join(part for part in parts if part)
+    known = [part for part in parts if part]
+    return "; ".join(known) if len(known) > 1 else ""
