@@ -76,7 +76,7 @@ def test_a_task_that_fails_is_exit_code_1(crew: Crew) -> None:
         (["--agent", "nobody", "x"], "there is no agent 'nobody'; choose from quick"),
         (["--type", "poetry", "x"], 'task_type: must be "code", not "poetry"'),
         (["--agent", "missing", "x"], "missing cannot run: there is no command"),
-        (["--resume", "ptk_x", "x"], "there is no task 'ptk_x'; `portico tasks list` shows"),
+        (["--resume", "ptk_x.", "x"], "there is no task 'ptk_x.'; `portico tasks list` shows"),
         (["--cwd", "/no/such/folder", "--agent", "quick", "x"], "/no/such/folder"),
     ]:
         ran = portico(crew, "delegate", *words)
@@ -297,7 +297,7 @@ def test_the_test_of_an_agent_shows_the_notes_of_its_preset(crew: Crew) -> None:
     [
         ("missing", "there is no command 'no-such-agent'; install it"),
         ("locked", "locked needs a login: run `qwen"),
-        ("quik", "there is no agent 'quik': did you mean quick?"),
+        ("quik", "there is no agent 'quik'; did you mean quick?"),
     ],
 )
 def test_the_test_of_an_agent_that_cannot_run_says_why(crew: Crew, agent: str, why: str) -> None:

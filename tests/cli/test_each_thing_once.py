@@ -168,6 +168,8 @@ def test_the_type_is_optional_if_the_agent_is_named(crew: Crew) -> None:
     assert (code, out.split(",")[0]) == (0, "skilled")
     code, _, err = ended(started(crew, "delegate", "do it"))
     assert (code, err) == (1, "portico: give --type TYPE: code, general, review\n")
+    code, _, err = ended(started(crew, "delegate", "--agent", "skiled", "do it"))
+    assert (code, err) == (1, "portico: there is no agent 'skiled'; did you mean skilled?\n")
 
 
 def test_an_unknown_mode_lists_the_modes_of_the_agent(crew: Crew) -> None:

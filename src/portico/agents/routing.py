@@ -8,7 +8,7 @@ The first that can start at once gets the task. If there is none, the first that
 it, and the task waits.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -133,7 +133,7 @@ def _requested(request: RoutingRequest, agents: Mapping[str, AgentCandidate]) ->
     id = request.agent_id
     candidate = agents.get(id)
     if candidate is None:
-        return Routing(via=BY_REQUEST, error=_unknown(id, agents))
+        return Routing(via=BY_REQUEST, error=unknown_agent(id, agents))
     refusal = candidate.refusal(request.task_type)
     if refusal:
         free_at = _free_at(candidate)
@@ -141,7 +141,8 @@ def _requested(request: RoutingRequest, agents: Mapping[str, AgentCandidate]) ->
     return _chosen(candidate, BY_REQUEST, "the request names it")
 
 
-def _unknown(id: str, agents: Mapping[str, AgentCandidate]) -> str:
+def unknown_agent(id: str, agents: Collection[str]) -> str:
+    """Return the message about an agent that does not exist."""
     hint = did_you_mean(close_matches(id[:_MAX_KEYWORD], agents))
     others = f"choose from {', '.join(agents)}" if agents else "no agent is configured"
     return f"there is no agent {id[:_MAX_KEYWORD]!r}; {hint or others}"
@@ -207,7 +208,7 @@ def _first(
         if id in skipped:
             continue
         candidate = agents.get(id)
-        refusal = _unknown(id, agents) if candidate is None else ""
+        refusal = unknown_agent(id, agents) if candidate is None else ""
         if candidate is not None:
             refusal = candidate.refusal(request.task_type)
             if not refusal and not candidate.is_busy:

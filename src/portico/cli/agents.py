@@ -96,13 +96,12 @@ def is_delegated(task: "TaskRecord") -> bool:
 
 async def _test(config: "AgentsConfig", id: str, as_json: bool) -> int:
     """Start an agent and open a session; 1 if that fails, with the reason."""
+    from portico.agents.routing import unknown_agent
     from portico.console.agent_check import check_agent
-    from portico.model.wording import close_matches, did_you_mean
 
     entry = config.entries.get(id)
     if entry is None:
-        hint = did_you_mean(close_matches(id, config.entries)) or ", ".join(config.entries)
-        raise PorticoError(f"there is no agent {id!r}: {hint}")
+        raise PorticoError(unknown_agent(id, config.entries))
     outcome = await check_agent(entry, os.getcwd())
     screen = Screen(sys.stdout)
     if as_json:

@@ -32,6 +32,7 @@ from portico.protocol.codec import encode
 from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:
+    from portico.config.agents_schema import AgentsConfig
     from portico.console.spoken_text import SpokenText
     from portico.tasks.store import TaskStore
 
@@ -51,8 +52,8 @@ def main(argv: list[str]) -> int:
         raise PorticoError(f"{path}: no agent is enabled ({agents}); {how}")
     if options.resume:
         asyncio.run(_find_resumed(options))
-    elif not options.type and options.agent in config.entries:
-        options.type = config.entries[options.agent].default_type
+    elif options.agent and not options.type:
+        options.type = _type_for(options.agent, config)
     elif not options.type:
         types = sorted({word for entry in enabled for word in entry.capabilities})
         if len(types) != 1:
@@ -61,6 +62,15 @@ def main(argv: list[str]) -> int:
     if options.explain:
         return explain_prompt(config, options)
     return asyncio.run(_delegate(path, options))
+
+
+def _type_for(agent: str, config: "AgentsConfig") -> str:
+    """Return the type of a task for this agent."""
+    from portico.agents.routing import unknown_agent
+
+    if agent not in config.entries:
+        raise PorticoError(unknown_agent(agent, config.entries))
+    return config.entries[agent].default_type
 
 
 async def _find_resumed(options: argparse.Namespace) -> None:
