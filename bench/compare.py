@@ -8,7 +8,10 @@ from bench.report import Table
 
 MOST = 1.15
 """A row that costs more than so many times what it did is named, with its reason if it has one."""
-_NO_COSTS = ("completed", "tools", "servers", "recall", "times less", "times less, text")
+_NO_COSTS = (
+    *("completed", "tools", "servers", "recall", "times less", "times less, text"),
+    "without Portico",
+)
 _OTHERS = (
     *("floor", "for scale", "one commit of SQLite", "the upstream itself", "without Portico"),
     *("FastMCP", "mcp-", "supergateway", "Python SDK", "TypeScript SDK", "oras", "Qwen Code"),
