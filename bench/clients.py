@@ -21,8 +21,8 @@ from bench.report import Budget, Section, Table, at_most
 from bench.tokens import TOKENIZER, count
 from bench.workload import CATALOG, encode
 from portico import Context, Server
+from portico.core.model.message import Request
 from portico.fit.exposure_choice import ClientFacts, GatewayFacts, choose
-from portico.model.message import Request
 from tests.fit.named_clients import CLAUDE, NamedClient, window
 from tests.fit.real_clients import REAL_CLIENTS, prompted
 from tests.rigs.running import shelf

@@ -219,7 +219,7 @@ def test_no_method_of_a_foreign_object_is_replaced() -> None:
         ("def f(loop):\n    loop._scheduled.clear()\n", ["loop._scheduled"]),
         ("def f(self):\n    self.loop._scheduled.clear()\n", ["self.loop._scheduled"]),
         ("import os\nos._exit(0)\n", []),
-        ("from portico.model.errors import _own\n", []),
+        ("from portico.core.model.errors import _own\n", []),
     ],
 )
 def test_a_private_name_is_found(source: str, found: list[str], tmp_path: Path) -> None:

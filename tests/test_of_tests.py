@@ -18,7 +18,7 @@ SLEEPS = {
     "components/test_handler_link.py": "the time of what is behind a component really passes",
     "serve/test_start.py": "shows what does not come from a real gateway in its second",
     "serve/test_windows.py": "measures how often an idle gateway wakes, in seconds that pass",
-    "state/test_watchdog.py": "the watchdog measures a loop that is really kept busy",
+    "core/state/test_watchdog.py": "the watchdog measures a loop that is really kept busy",
     "support/left_over.py": "no event says that the last process of a run has ended",
     "wrap/test_faults_stdio.py": "shows what does not come from a real gateway in its second",
     "wrap/test_load.py": "kills real servers now and then",
@@ -32,9 +32,9 @@ PRIVATE = {
 
 
 SKIPS = {
-    "config/test_trust.py": "only root can make a file of root's",
+    "core/documents/test_trust.py": "only root can make a file of root's",
     "delegate/test_descent.py": "some systems forbid users to make namespaces",
-    "http1/test_dial.py": "the methods of uvloop cannot be replaced",
+    "core/http1/test_dial.py": "the methods of uvloop cannot be replaced",
     "support/shared.py": "skips only where CI is not set",
 }
 """Files that may skip by themselves; a tool that is missing is `unavailable`, which fails on CI."""

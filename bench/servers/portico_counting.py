@@ -5,7 +5,7 @@ import sqlite3
 import sys
 
 from portico.cli.main import main
-from portico.state import database_file
+from portico.core.state import database_file
 
 
 def _counting(connection: sqlite3.Connection, counted: int) -> sqlite3.Connection:

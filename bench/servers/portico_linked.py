@@ -9,10 +9,10 @@ import sys
 
 import portico
 from examples.approve import Approve
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Answer, Handler, Link
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Handler, Link
 
 MEMBER = "bench"
 ASYNC, APPROVE = "async", "approve"

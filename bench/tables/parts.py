@@ -13,11 +13,11 @@ from bench import workload
 from bench.report import Section, Table
 from bench.scale import Scale
 from portico import Context, Response, Server
-from portico.http1.port import Scope
-from portico.model.session import Session
-from portico.model.version import LATEST_LEGACY
-from portico.protocol.inbound import read, read_message
-from portico.protocol.line_reader import LineReader
+from portico.core.http1.port import Scope
+from portico.core.model.session import Session
+from portico.core.model.version import LATEST_LEGACY
+from portico.core.protocol.inbound import read, read_message
+from portico.core.protocol.line_reader import LineReader
 from portico.transport.asgi import Message
 from portico.transport.http_app import HttpApp
 from portico.transport.pipes import StdioServer

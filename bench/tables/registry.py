@@ -32,7 +32,7 @@ import asyncio
 from portico.authoring.published_config import PublishedConfig
 from portico.distribution.blob_download import NoProgress
 from portico.distribution.pull import Puller
-import portico.http1.pool, ssl
+import portico.core.http1.pool, ssl
 found = PublishedConfig(sys.argv[1])
 puller = Puller(found.publishing, found.lock, found.cache, NoProgress())
 reference = found.reference(sys.argv[2])

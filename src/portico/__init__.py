@@ -21,39 +21,40 @@ if TYPE_CHECKING:
     from portico.cli.embedded import serve as serve
     from portico.cli.embedded import wrap as wrap
     from portico.client.memory_client import MemoryClient as MemoryClient
-    from portico.definitions.definition_error import DefinitionError as DefinitionError
-    from portico.model.content import Contents as Contents
-    from portico.model.content import Embedded as Embedded
-    from portico.model.content import Message as Message
-    from portico.model.content import ResourceLink as ResourceLink
-    from portico.model.content import Text as Text
-    from portico.model.content import ToolResult as ToolResult
-    from portico.model.context import ROOTS as ROOTS
-    from portico.model.context import Context as Context
-    from portico.model.context import Elicited as Elicited
-    from portico.model.context import elicitation as elicitation
-    from portico.model.context import sampling as sampling
-    from portico.model.context import url_elicitation as url_elicitation
-    from portico.model.errors import AskError as AskError
-    from portico.model.errors import InvalidParams as InvalidParams
-    from portico.model.errors import McpError as McpError
-    from portico.model.errors import MissingCapability as MissingCapability
-    from portico.model.errors import NameClash as NameClash
-    from portico.model.errors import PorticoError as PorticoError
-    from portico.model.errors import RegistrationError as RegistrationError
-    from portico.model.errors import SessionError as SessionError
-    from portico.model.errors import StartError as StartError
-    from portico.model.errors import ToolError as ToolError
-    from portico.model.message import Request as Request
-    from portico.model.message import Response as Response
-    from portico.model.offer import Offer as Offer
-    from portico.model.release import __version__ as __version__
-    from portico.model.types import Answer as Answer
-    from portico.model.types import Change as Change
-    from portico.model.types import Endpoint as Endpoint
-    from portico.model.types import Handler as Handler
-    from portico.model.types import Link as Link
-    from portico.model.version import Version as Version
+    from portico.core.definitions.definition_error import DefinitionError as DefinitionError
+    from portico.core.model.content import Contents as Contents
+    from portico.core.model.content import Embedded as Embedded
+    from portico.core.model.content import Message as Message
+    from portico.core.model.content import ResourceLink as ResourceLink
+    from portico.core.model.content import Text as Text
+    from portico.core.model.content import ToolResult as ToolResult
+    from portico.core.model.context import ROOTS as ROOTS
+    from portico.core.model.context import Context as Context
+    from portico.core.model.context import Elicited as Elicited
+    from portico.core.model.context import elicitation as elicitation
+    from portico.core.model.context import sampling as sampling
+    from portico.core.model.context import url_elicitation as url_elicitation
+    from portico.core.model.errors import AskError as AskError
+    from portico.core.model.errors import InvalidParams as InvalidParams
+    from portico.core.model.errors import McpError as McpError
+    from portico.core.model.errors import MissingCapability as MissingCapability
+    from portico.core.model.errors import NameClash as NameClash
+    from portico.core.model.errors import PorticoError as PorticoError
+    from portico.core.model.errors import RegistrationError as RegistrationError
+    from portico.core.model.errors import SessionError as SessionError
+    from portico.core.model.errors import StartError as StartError
+    from portico.core.model.errors import ToolError as ToolError
+    from portico.core.model.message import Request as Request
+    from portico.core.model.message import Response as Response
+    from portico.core.model.offer import Offer as Offer
+    from portico.core.model.release import __version__ as __version__
+    from portico.core.model.types import Answer as Answer
+    from portico.core.model.types import Change as Change
+    from portico.core.model.types import Endpoint as Endpoint
+    from portico.core.model.types import Handler as Handler
+    from portico.core.model.types import Link as Link
+    from portico.core.model.version import Version as Version
+    from portico.core.state.pending import after as after
     from portico.providers.blocking import BlockingContext as BlockingContext
     from portico.providers.media import Audio as Audio
     from portico.providers.media import Image as Image
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from portico.providers.registered import load_templates as load_templates
     from portico.providers.registered import load_tools as load_tools
     from portico.server import Server as Server
-    from portico.state.pending import after as after
     from portico.transport.client_connection import Connection as Connection
     from portico.transport.custom_transport import Transport as Transport
     from portico.transport.http_limits import HttpLimits as HttpLimits
@@ -73,8 +73,8 @@ _HOMES = {
     "portico.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
     "portico.chain.only": ("Only",),
     "portico.cli.embedded": ("run", "serve", "wrap"),
-    "portico.definitions.definition_error": ("DefinitionError",),
-    "portico.model.content": (
+    "portico.core.definitions.definition_error": ("DefinitionError",),
+    "portico.core.model.content": (
         "Contents",
         "Embedded",
         "ResourceLink",
@@ -82,7 +82,7 @@ _HOMES = {
         "Text",
         "ToolResult",
     ),
-    "portico.model.context": (
+    "portico.core.model.context": (
         "ROOTS",
         "Context",
         "Elicited",
@@ -90,7 +90,7 @@ _HOMES = {
         "sampling",
         "url_elicitation",
     ),
-    "portico.model.errors": (
+    "portico.core.model.errors": (
         "AskError",
         "InvalidParams",
         "McpError",
@@ -102,13 +102,13 @@ _HOMES = {
         "StartError",
         "ToolError",
     ),
-    "portico.model.message": ("Request", "Response"),
-    "portico.model.offer": ("Offer",),
-    "portico.model.types": ("Answer", "Change", "Endpoint", "Handler", "Link"),
-    "portico.model.version": ("Version",),
+    "portico.core.model.message": ("Request", "Response"),
+    "portico.core.model.offer": ("Offer",),
+    "portico.core.model.types": ("Answer", "Change", "Endpoint", "Handler", "Link"),
+    "portico.core.model.version": ("Version",),
     "portico.providers.blocking": ("BlockingContext",),
     "portico.providers.media": ("Audio", "Image"),
-    "portico.model.release": ("__version__",),
+    "portico.core.model.release": ("__version__",),
     "portico.providers.registered": (
         "Tool",
         "load_prompts",
@@ -117,7 +117,7 @@ _HOMES = {
         "load_tools",
     ),
     "portico.server": ("Server",),
-    "portico.state.pending": ("after",),
+    "portico.core.state.pending": ("after",),
     "portico.client.memory_client": ("MemoryClient",),
     "portico.transport.client_connection": ("Connection",),
     "portico.transport.custom_transport": ("Transport",),

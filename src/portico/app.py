@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
-from portico.config.paths import state_folder, working_folder
-from portico.model.errors import McpError, PorticoError
-from portico.model.types import Link
-from portico.state.client_sessions import SESSIONS
-from portico.state.report import report
-from portico.state.stderr import STDERR
+from portico.core.config.paths import state_folder, working_folder
+from portico.core.model.errors import McpError, PorticoError
+from portico.core.model.types import Link
+from portico.core.state.client_sessions import SESSIONS
+from portico.core.state.report import report
+from portico.core.state.stderr import STDERR
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from portico.auth.own_listeners import ListenerRecord
     from portico.composition_app import CompositionOptions
+    from portico.core.model.types import Endpoint
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
-    from portico.model.types import Endpoint
     from portico.server import Server
     from portico.transport.custom_transport import Transport
     from portico.transport.http_app import Page
@@ -269,8 +269,8 @@ def shared_gateway(
     owner: tuple[str, ...] = (),
 ) -> "SharedGateway[GatewayApp]":
     """Return the gateway of these options, as windows share it."""
-    from portico.config.client_exposure import client_of_environment
-    from portico.config.paths import control_folder, owner_log
+    from portico.core.config.client_exposure import client_of_environment
+    from portico.core.config.paths import control_folder, owner_log
     from portico.gateway.serve_options import key_of
     from portico.windows.owner_start import can_start_owners
     from portico.windows.window import SharedGateway
@@ -337,7 +337,7 @@ class _HttpListener:
         self._token_place = ""
         if auth != "none":
             from portico.auth.token import required_token
-            from portico.config.paths import state_dir
+            from portico.core.config.paths import state_dir
 
             given = required_token(state_dir(), token_file)
             self._token, self._token_place = given.token, given.place
@@ -369,7 +369,7 @@ class _HttpListener:
     def _write_record(self) -> None:
         """Record our addresses, so that commands of this user send us the token."""
         from portico.auth.own_listeners import ListenerRecord
-        from portico.config.paths import state_dir
+        from portico.core.config.paths import state_dir
 
         names = [each.getsockname()[:2] for each in self._sockets]
         try:
@@ -404,7 +404,7 @@ class _HttpListener:
         """
         from portico.auth.link_reach import expect_remote_clients
         from portico.auth.token import TASK_PREFIX
-        from portico.model.context import ANYONE, LOCAL
+        from portico.core.model.context import ANYONE, LOCAL
         from portico.transport.http_limits import HttpLimits
         from portico.transport.http_server import serve_http as over_http
         from portico.transport.routes import Routes

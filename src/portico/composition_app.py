@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.catalog.cache_folder import CacheFolder
-from portico.catalog.catalog import Identity
-from portico.catalog.catalog_store import CatalogStore
-from portico.catalog.history_store import histories
-from portico.catalog.merge import Clash
 from portico.chain.endpoint import ChainEndpoint
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.composition import Composer, Composition
 from portico.components.off_loop import load_off_loop
-from portico.config.paths import cache_folder, state_folder
-from portico.config.schema import Config, Gateway, ServerEntry, Timeouts
+from portico.core.catalog.cache_folder import CacheFolder
+from portico.core.catalog.catalog import Identity
+from portico.core.catalog.catalog_store import CatalogStore
+from portico.core.catalog.history_store import histories
+from portico.core.catalog.merge import Clash
+from portico.core.config.paths import cache_folder, state_folder
+from portico.core.config.schema import Config, Gateway, ServerEntry, Timeouts
+from portico.core.model.errors import McpError, PorticoError, StartError, TargetError
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Link
+from portico.core.model.wording import close_matches, did_you_mean
+from portico.core.protocol.codec import decoded
+from portico.core.state.file_watcher import FileWatcher
+from portico.core.state.report import failed, report
+from portico.core.state.stderr import STDERR
+from portico.core.state.user_secret import user_secret
+from portico.core.state.watchdog import Watchdog
 from portico.gateway.gateway_tasks import GatewayTasks, memory_store
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import Member
 from portico.gateway.member_kinds import MemberEnvironment, StderrSink
 from portico.gateway.registry import CompositionRules, Registry
-from portico.model.errors import McpError, PorticoError, StartError, TargetError
-from portico.model.message import Request, Response
-from portico.model.types import Link
-from portico.model.wording import close_matches, did_you_mean
-from portico.protocol.codec import decoded
-from portico.state.file_watcher import FileWatcher
-from portico.state.report import failed, report
-from portico.state.stderr import STDERR
-from portico.state.user_secret import user_secret
-from portico.state.watchdog import Watchdog
 from portico.upstream.configured_address import address
 from portico.wires.wire import Address
 

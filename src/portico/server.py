@@ -12,29 +12,29 @@ from weakref import WeakSet
 
 import msgspec
 
-from portico.catalog.catalog import Catalog, Identity
-from portico.catalog.merge import merge
 from portico.chain.core import SingleCatalog
 from portico.chain.endpoint import ChainEndpoint
-from portico.model.context import LOCAL, Context
-from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
-from portico.model.message import NOTHING, Request, Response
-from portico.model.types import Change, Link, Provider
-from portico.model.version import LATEST_LEGACY
-from portico.protocol.codec import error_response
-from portico.protocol.inbound import RefusedMessage, read
+from portico.core.catalog.catalog import Catalog, Identity
+from portico.core.catalog.merge import merge
+from portico.core.model.context import LOCAL, Context
+from portico.core.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.types import Change, Link, Provider
+from portico.core.model.version import LATEST_LEGACY
+from portico.core.protocol.codec import error_response
+from portico.core.protocol.inbound import RefusedMessage, read
+from portico.core.state.client_sessions import ClientSessions
+from portico.core.state.hub import ChangeHub
+from portico.core.state.report import failed
 from portico.providers.functions import FunctionProvider
 from portico.providers.prefixed import PrefixedProvider, functions_of, lifespan_of
 from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
-from portico.state.client_sessions import ClientSessions
-from portico.state.hub import ChangeHub
-from portico.state.report import failed
 
 if TYPE_CHECKING:
     from portico.client.memory_answers import Elicit, Roots, Sample
     from portico.client.memory_client import MemoryClient
-    from portico.http1.port import Scope
+    from portico.core.http1.port import Scope
     from portico.providers.lifespan import Lifespan, LifespanFunction
     from portico.task_protocol.server_tasks import ServerTasks
     from portico.task_protocol.task_host import TaskHost

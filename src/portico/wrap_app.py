@@ -13,19 +13,19 @@ from msgspec.structs import replace
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
 from portico.components.component_upstream import ComponentUpstream
-from portico.model.errors import McpError, PorticoError, TargetError
-from portico.model.types import Link
-from portico.state.background import Background
-from portico.state.report import failed, report
-from portico.state.watchdog import Watchdog
+from portico.core.model.errors import McpError, PorticoError, TargetError
+from portico.core.model.types import Link
+from portico.core.state.background import Background
+from portico.core.state.report import failed, report
+from portico.core.state.watchdog import Watchdog
 from portico.task_protocol.wrap_tasks import WrapTasks
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.wire import Address
 
 if TYPE_CHECKING:
-    from portico.catalog.catalog_store import CatalogStore
-    from portico.catalog.history import History
+    from portico.core.catalog.catalog_store import CatalogStore
+    from portico.core.catalog.history import History
     from portico.observe.journal import Journal
     from portico.windows.control import Control, ControlRequest
 
@@ -139,7 +139,7 @@ class WrapApp:
 
     async def _listen(self) -> None:
         """Open the control socket, for `portico servers`."""
-        from portico.config.paths import state_folder
+        from portico.core.config.paths import state_folder
 
         async def refresh(request: "ControlRequest") -> dict[str, Any]:
             await self.upstream.refresh()
@@ -189,9 +189,9 @@ def _open_log(path: str) -> "Journal":
 
 
 def _memory() -> "CatalogStore":
-    from portico.catalog.cache_folder import CacheFolder
-    from portico.catalog.catalog_store import CatalogStore
-    from portico.config.paths import cache_folder
+    from portico.core.catalog.cache_folder import CacheFolder
+    from portico.core.catalog.catalog_store import CatalogStore
+    from portico.core.config.paths import cache_folder
 
     folder = cache_folder()
     return CatalogStore(
@@ -200,10 +200,10 @@ def _memory() -> "CatalogStore":
 
 
 def _history(key: str | None) -> "History":
-    from portico.catalog.history import History
+    from portico.core.catalog.history import History
 
     if key is None:
         return History()
-    from portico.catalog.history_store import default_history_store
+    from portico.core.catalog.history_store import default_history_store
 
     return History(default_history_store(key, report))

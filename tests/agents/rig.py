@@ -15,7 +15,7 @@ from portico.agents.delegation import (
     AgentQuestion,
     StopGrace,
 )
-from portico.config.agents_schema import AgentTimeouts
+from portico.core.config.agents_schema import AgentTimeouts
 
 FAKE = Path(__file__).parent / "fake_agent.py"
 WAIT_S = 60.0

@@ -9,7 +9,7 @@ import pytest
 from portico.agents.acp_connection import AcpConnection
 from portico.agents.delegation import AgentAnswer, HandedServer
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
+from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
 from tests.agents.acp_oracle import AGENT, CLIENT, methods_of, problems, problems_in, update_kinds
 from tests.agents.rig import FakePort, accept, launch, log_of, permission, prompt
 from tests.support.backoff import until

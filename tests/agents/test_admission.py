@@ -9,7 +9,7 @@ from portico.agents.admission import admit
 from portico.agents.configured_agent import launch_of
 from portico.agents.quotas import AgentQuotas, quotas_in_folder, quotas_in_memory
 from portico.agents.routing import RoutingRequest
-from portico.config.agents_schema import AgentEntry, AgentPermissions, AgentsConfig, RateLimit
+from portico.core.config.agents_schema import AgentEntry, AgentPermissions, AgentsConfig, RateLimit
 
 REQUEST = RoutingRequest(task_type="code", prompt="fix it")
 

@@ -8,7 +8,7 @@ import pytest
 
 from portico.agents.delegation import StopGrace
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentCallbacks
+from portico.core.config.agents_schema import AgentCallbacks
 from tests.agents.rig import FakePort, launch, prompt
 
 READS = AgentCallbacks(fs="read")

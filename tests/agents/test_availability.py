@@ -8,7 +8,7 @@ import pytest
 from portico.agents.availability import as_data, candidates, problem, state_of
 from portico.agents.quotas import QuotaStatus, quotas_in_memory
 from portico.agents.usage import AgentUsage
-from portico.config.agents_schema import AgentEntry, AgentsConfig, RateLimit
+from portico.core.config.agents_schema import AgentEntry, AgentsConfig, RateLimit
 
 ONE = RateLimit(requests_per_minute=1)
 

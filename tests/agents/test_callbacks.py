@@ -8,7 +8,7 @@ import pytest
 
 from portico.agents.delegation import AgentAnswer
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentCallbacks, AgentPermissions
+from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions
 from tests.agents.rig import FakePort, launch, log_of, prompt
 
 ALL = AgentCallbacks(fs="read-write", terminal=True)

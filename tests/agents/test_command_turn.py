@@ -13,7 +13,7 @@ from portico.agents.command_turn import filled
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed
 from portico.agents.run_turn import run_turn, turn_of
-from portico.config.agents_schema import AgentTimeouts
+from portico.core.config.agents_schema import AgentTimeouts
 from tests.agents.rig import QUICK, WAIT_S, FakePort, is_alive, prompt
 from tests.support.backoff import until
 

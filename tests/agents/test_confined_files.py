@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.agents.confined_files import MAX_FILE, ConfinedFiles
-from portico.model.errors import McpError
+from portico.core.model.errors import McpError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico.agents.confined_files import ConfinedFiles
-from portico.model.errors import McpError
+from portico.core.model.errors import McpError
 from tests.agents.test_callbacks import ALL, answered
 
 

@@ -10,8 +10,8 @@ import pytest
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentTimeouts
-from portico.model.errors import TargetError
+from portico.core.config.agents_schema import AgentTimeouts
+from portico.core.model.errors import TargetError
 from tests.agents.rig import QUICK, WAIT_S, FakePort, prompt
 from tests.support.backoff import until
 

@@ -8,7 +8,7 @@ import pytest
 
 from portico.agents.delegation import AgentAnswer, HandedServer
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentPermissions
+from portico.core.config.agents_schema import AgentPermissions
 from tests.agents.rig import OPTIONS, FakePort, accept, launch, permission, prompt
 
 REJECTED = {"outcome": {"outcome": "selected", "optionId": "no"}}

@@ -22,8 +22,8 @@ from portico.agents.permissions import (
     resolved,
     tool_call,
 )
-from portico.config.agent_values import TOOL_KINDS
-from portico.config.agents_schema import AgentPermissions
+from portico.core.config.agent_values import TOOL_KINDS
+from portico.core.config.agents_schema import AgentPermissions
 
 FOLDER = "/folder"
 KINDS = st.sampled_from([*TOOL_KINDS, "brand_new"])

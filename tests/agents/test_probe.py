@@ -10,7 +10,7 @@ from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed, LoginRequired
 from portico.agents.probe import probe
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentTimeouts
+from portico.core.config.agents_schema import AgentTimeouts
 from tests.agents.rig import FakePort, launch, log_of, prompt
 
 

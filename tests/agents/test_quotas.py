@@ -19,8 +19,8 @@ from portico.agents.quotas import (
     quotas_in_memory,
 )
 from portico.agents.usage import AgentUsage
-from portico.config.agents_schema import RateLimit
-from portico.state.store_error import StoreError
+from portico.core.config.agents_schema import RateLimit
+from portico.core.state.store_error import StoreError
 from tests.support.shared import ROOT
 from tests.support.task_stores import SetClocks
 

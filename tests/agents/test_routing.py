@@ -9,9 +9,9 @@ from msgspec.structs import asdict, replace
 
 from portico.agents.quotas import OverQuota
 from portico.agents.routing import AgentCandidate, Routing, RoutingRequest, explain, route
-from portico.config.agents_schema import AgentEntry, RoutingRule
-from portico.config.problems import Report
-from portico.config.routing_rules import read_rules
+from portico.core.config.agents_schema import AgentEntry, RoutingRule
+from portico.core.config.routing_rules import read_rules
+from portico.core.documents.problems import Report
 
 STRATEGIES = ("priority", "round-robin", "least-used")
 FREE_AT = 1_800_000_060.0

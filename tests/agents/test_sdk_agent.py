@@ -10,7 +10,7 @@ import pytest
 
 from portico.agents.delegation import AgentLaunch, TurnOutcome
 from portico.agents.run_turn import run_turn, turn_of
-from portico.config.agents_schema import AgentCallbacks, AgentPermissions
+from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions
 from tests.agents.rig import FakePort, accept, prompt
 from tests.support.backoff import until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from portico.agents.terminals import MAX_TERMINALS, Terminals
-from portico.model.errors import McpError
+from portico.core.model.errors import McpError
 from portico.process.family import Family
 from tests.agents.rig import WAIT_S, is_alive
 from tests.support.backoff import until

@@ -10,9 +10,9 @@ import pytest
 from portico.agents.delegation import AgentLaunch, HandedServer
 from portico.agents.failures import AgentFailed, LoginRequired, WrongAgentVersion
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentTimeouts
-from portico.model.errors import TargetError
-from portico.state.background import Background
+from portico.core.config.agents_schema import AgentTimeouts
+from portico.core.model.errors import TargetError
+from portico.core.state.background import Background
 from tests.agents.rig import WAIT_S, FakePort, launch, log_of, permission, prompt
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from portico.agents.delegation import StopGrace
 from portico.agents.run_turn import run_turn, turn_of
-from portico.config.agents_schema import AgentTimeouts
-from portico.state.background import Background
+from portico.core.config.agents_schema import AgentTimeouts
+from portico.core.state.background import Background
 from tests.agents.rig import QUICK, WAIT_S, FakePort, is_alive, launch, log_of, permission, prompt
 from tests.support.backoff import until
 from tests.support.clock import Clock

@@ -8,7 +8,7 @@ import pytest
 from portico.auth.address_rule import AddressRule, is_global
 from portico.auth.flow import IssuerUnavailable, LoginError, WebRequest
 from portico.auth.flow_runner import FlowRunner, address_rule
-from portico.http1.pool import Pool
+from portico.core.http1.pool import Pool
 from tests.upstream.web_server import Asked, reply, web_server
 
 PRIVATE = [

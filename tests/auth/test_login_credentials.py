@@ -22,7 +22,7 @@ from portico.auth.login import Login, LoginFacts, LoginPlace
 from portico.auth.login_credentials import LoginCredentials
 from portico.auth.login_store import LoginStore
 from portico.auth.token_request import Tokens
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 PLACE = LoginPlace("https://api.test/mcp", "api")
 ISSUER = "https://id.test"

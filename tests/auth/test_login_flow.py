@@ -14,7 +14,7 @@ from portico.auth.login import Login, LoginPlace
 from portico.auth.login_flow import LoginSettings, log_in, revoke
 from portico.auth.refresh_grant import refresh_grant
 from portico.auth.token_request import seconds
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 from tests.auth.flows import ISSUER, SERVER, WELL_KNOWN, KnownClients, Played, issuer
 
 METADATA = f"{ISSUER}/.well-known/oauth-authorization-server"

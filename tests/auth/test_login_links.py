@@ -14,12 +14,12 @@ import pytest
 from portico.auth.login import LoginPlace
 from portico.auth.login_links import LoginLinks
 from portico.auth.login_store import LoginStore
-from portico.config.auth_settings import AuthSettings
-from portico.model.context import ANYONE, LOCAL, Context
-from portico.model.errors import InvalidParams, McpError, TargetError
-from portico.model.message import Meta, Request, Response
-from portico.model.methods import TABLE
-from portico.model.version import Version
+from portico.core.config.auth_settings import AuthSettings
+from portico.core.model.context import ANYONE, LOCAL, Context
+from portico.core.model.errors import InvalidParams, McpError, TargetError
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.methods import TABLE
+from portico.core.model.version import Version
 from tests.rigs.issuer import IssuerRig
 from tests.support.browser import log_in
 from tests.support.running import WAIT_S

@@ -18,7 +18,7 @@ from portico.auth.token import (
     required_token,
     saved_token,
 )
-from portico.config.paths import cache_folder, config_file, state_dir
+from portico.core.config.paths import cache_folder, config_file, state_dir
 
 
 def test_a_token_is_made_once_and_stays_the_same(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from portico.components.classify import Component, classify
 from portico.components.own_process import as_server, checked
 from portico.components.resolver import RequestedComponent
 from portico.components.wasm_process import COMPILE_S
-from portico.config.schema import ComponentEntry, Timeouts
+from portico.core.config.schema import ComponentEntry, Timeouts
 from tests.authoring.composing import CALC, LOUD, OTHER_SDK, RUN, WORDS, call, composed, done
 from tests.gateway.observed import portico
 from tests.wasm.building import wat
@@ -21,7 +21,7 @@ IMPATIENT = """
 import sys
 import portico.composition_app
 from portico.cli.main import main
-from portico.config.schema import Timeouts
+from portico.core.config.schema import Timeouts
 
 def brief(**given):
     return Timeouts(**{"init": 0.02, "list": 0.02, **given})

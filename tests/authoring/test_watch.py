@@ -10,7 +10,7 @@ import pytest
 
 from portico.components.project import Project
 from portico.components.project_builds import ProjectBuilds, run_build
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from tests.gateway.observed import portico
 from tests.support.running import WAIT_S, free_port
 from tests.support.tmux import tmux

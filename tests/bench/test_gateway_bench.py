@@ -10,10 +10,10 @@ from bench.dialogue import sample, task
 from bench.gateway import Fleet, GatewayPipe, spread, with_echo
 from bench.process import Workspace
 from bench.tokens import LIMIT, SIZES, TOKENIZER, count
-from portico.catalog.namespaced import NamespacedOffer
-from portico.catalog.server_summary import MAX_COST, ServerSummary, summarize
+from portico.core.catalog.namespaced import NamespacedOffer
+from portico.core.catalog.server_summary import MAX_COST, ServerSummary, summarize
+from portico.core.model.offer import Offer
 from portico.gateway.metatool_definitions import meta_tools
-from portico.model.offer import Offer
 from tests.support.node import node
 from tests.support.shared import shared, unavailable
 

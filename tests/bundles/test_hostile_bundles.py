@@ -24,7 +24,7 @@ from portico.bundles.layout import StoredFile, checksum, directory, local_header
 from portico.components.bundled import BundleOpener
 from portico.components.classify import classify
 from portico.components.resolver import RequestedComponent
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from tests.gateway.observed import portico
 
 WORDS = b'{"tools": []}'

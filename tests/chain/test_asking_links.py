@@ -23,12 +23,12 @@ from portico import (
     hooks,
 )
 from portico.chain.endpoint import ChainEndpoint
-from portico.model.errors import AskError
-from portico.model.session import Session
-from portico.model.types import Change
-from portico.model.version import Version
-from portico.protocol.codec import encode
-from portico.protocol.inbound import read
+from portico.core.model.errors import AskError
+from portico.core.model.session import Session
+from portico.core.model.types import Change
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.inbound import read
 from portico.tasks.store import tasks_in_memory
 from tests.chain.test_tasks_behind_links import LEGACY, Caller
 from tests.support.messages import MODERN, modern

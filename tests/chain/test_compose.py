@@ -18,7 +18,7 @@ from portico import (
     Version,
     after,
 )
-from portico.model.types import Handler
+from portico.core.model.types import Handler
 from tests.support.messages import error, modern, result
 
 

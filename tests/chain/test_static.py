@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from portico import Context, Server, Version
-from portico.model.methods import LISTS
+from portico.core.model.methods import LISTS
 from tests.support.running import initialize_params, modern_meta
 
 LEGACY = [version for version in Version if not version.modern]

@@ -10,10 +10,10 @@ import pytest
 from examples.redact import links as redacting
 from portico import Answer, Context, Handler, Link, McpError, Only, Request, Response, Server, after
 from portico.chain.endpoint import ChainEndpoint
-from portico.model.session import Session
-from portico.model.version import BY_TEXT
-from portico.protocol.codec import encode
-from portico.protocol.inbound import read
+from portico.core.model.session import Session
+from portico.core.model.version import BY_TEXT
+from portico.core.protocol.codec import encode
+from portico.core.protocol.inbound import read
 from portico.tasks.record import COMPLETED
 from portico.tasks.store import TaskStore, tasks_in_memory
 from tests.support.messages import MODERN, modern, request

@@ -17,8 +17,8 @@ from portico import (
     Response,
     Server,
 )
-from portico.model.offer import KINDS
-from portico.model.version import Version
+from portico.core.model.offer import KINDS
+from portico.core.model.version import Version
 from tests.gateway.registries import LEGACY, MODERN, Client
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])

@@ -9,11 +9,11 @@ import pytest
 from portico.agents.quotas import quotas_in_folder
 from portico.agents.usage import AgentUsage
 from portico.cli.main import main
-from portico.config.agents_schema import RateLimit
-from portico.config.paths import state_folder
+from portico.core.config.agents_schema import RateLimit
+from portico.core.config.paths import state_folder
+from portico.core.model.context import LOCAL
+from portico.core.protocol.codec import encode
 from portico.delegate.stored_delegation import AgentNote, StoredDelegation, note_text
-from portico.model.context import LOCAL
-from portico.protocol.codec import encode
 from portico.tasks.record import CANCELLED
 from portico.tasks.store import tasks_in_folder
 from tests.support.task_stores import running

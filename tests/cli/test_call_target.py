@@ -10,8 +10,8 @@ import pytest
 from portico.auth.own_listeners import ListenerRecord
 from portico.auth.token import saved_token
 from portico.components.classify import ComponentError
-from portico.config.paths import state_dir
 from portico.console.target import add_options, address_of, component_of, limits_of
+from portico.core.config.paths import state_dir
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
 from portico.wires.wire import Address

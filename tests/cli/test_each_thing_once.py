@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.wording import plain
+from portico.core.model.wording import plain
 from tests.agents.rig import permission
 from tests.cli.test_call_terminal import at_terminal
 from tests.delegate.delegations import Crew, acp

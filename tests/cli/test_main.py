@@ -11,7 +11,7 @@ import pytest
 from portico import __version__
 from portico.cli import main as command
 from portico.cli.main import COMMANDS, main
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from tests.upstream.fakes import bad_server
 
 PORTICO = [sys.executable, "-m", "portico"]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.config.read import read
+from portico.core.config.read import read
 from tests.rigs.running import bad, shelf
 from tests.support.running import Piped
 from tests.wrap.standing import Standing, servers, until

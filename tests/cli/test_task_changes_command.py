@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from portico.cli.main import main
+from portico.core.model.context import LOCAL
 from portico.delegate.worktrees import Worktrees
-from portico.model.context import LOCAL
 from portico.tasks.record import TaskRecord
 from portico.tasks.store import tasks_in_folder
 from tests.cli.test_call_terminal import at_terminal

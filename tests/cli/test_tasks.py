@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from portico.cli.main import main
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import COMPLETED, FAILED, INTERRUPTED, Lease, TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.cli.test_call_terminal import at_terminal

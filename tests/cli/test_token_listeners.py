@@ -16,7 +16,7 @@ import pytest
 
 from portico.auth.token import saved_token
 from portico.cli.main import main
-from portico.config.paths import state_dir
+from portico.core.config.paths import state_dir
 from tests.support.running import WAIT_S, Child
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from portico import Context, Server
 from portico.client.client import MAX_ROUNDS, Client
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
-from portico.model.errors import McpError, TargetError
+from portico.core.model.errors import McpError, TargetError
 from portico.transport.client_connection import Connection
 from portico.upstream import pages as upstream_pages
 from portico.wires.memory_wire import MemoryAddress

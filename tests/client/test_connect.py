@@ -7,8 +7,8 @@ import pytest
 
 from portico.client.client import Client
 from portico.client.connect import connect
-from portico.model.errors import TargetError
-from portico.model.version import Version
+from portico.core.model.errors import TargetError
+from portico.core.model.version import Version
 from portico.upstream.handshake import HandshakeLimits
 from portico.wires.wire import Failure
 from tests.upstream.fakes import (

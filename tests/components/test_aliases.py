@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from portico.components.aliases import ConfigAliases
-from portico.config.paths import config_file
-from portico.config.problems import ConfigError
+from portico.core.config.paths import config_file
+from portico.core.documents.problems import ConfigError
 from tests.gateway.observed import portico, prepared
 
 CONFIG = """

@@ -20,7 +20,7 @@ from portico.components.classify import (
     UnknownComponent,
     classify,
 )
-from portico.config.schema import ServerEntry
+from portico.core.config.schema import ServerEntry
 from tests.support.unprivileged import NOBODY
 
 SERVER = "from portico import Server\nserver = Server('x')\n"

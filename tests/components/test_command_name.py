@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from portico.components.command_name import name_of_command, title_of_command
-from portico.config.names import is_valid_name
+from portico.core.documents.names import is_valid_name
 
 
 @pytest.mark.parametrize(

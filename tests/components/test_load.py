@@ -12,13 +12,13 @@ from portico.components.classify import classify
 from portico.components.load import load_file
 
 NOT_NEEDED = (
-    "portico.catalog.clashes",
-    "portico.catalog.resource_routing",
+    "portico.core.catalog.clashes",
+    "portico.core.catalog.resource_routing",
     "portico.chain.views",
     "portico.chain.filtered_catalogs",
     "portico.components.own_modules",
     "portico.providers.lifespan",
-    "portico.state.own_line",
+    "portico.core.state.own_line",
     "portico.transport.starting",
     "portico.gateway",
     "portico.process",

@@ -15,8 +15,8 @@ from portico.components.resolution import (
     resolve_components,
 )
 from portico.components.resolver import RequestedComponent, Resolver, resolve_entries
-from portico.config.paths import config_file
-from portico.config.problems import ConfigError
+from portico.core.config.paths import config_file
+from portico.core.documents.problems import ConfigError
 
 SERVER = "from portico import Server\nserver = Server('one')\n"
 GUARD = "def on_call(call, next):\n    return next(call)\n"

@@ -9,7 +9,7 @@ import keyring
 import pytest
 
 from portico.cli.main import main
-from portico.config.read import read
+from portico.core.config.read import read
 from tests.auth.keyrings import FileKeyring
 from tests.cli.test_call_terminal import at_terminal
 

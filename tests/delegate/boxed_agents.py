@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from portico.config.agents_schema import AgentEntry
+from portico.core.config.agents_schema import AgentEntry
 from portico.delegate.worktree_folder import WORKTREES
 from portico.tasks.record import TaskRecord
 from tests.delegate.repositories import delegations, repository, worker_entry

@@ -15,7 +15,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import TaskRecord
 from portico.tasks.store import tasks_in_folder
 from tests.agents.rig import FAKE

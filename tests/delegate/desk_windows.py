@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.store import tasks_in_folder
 from tests.delegate.delegations import wrote
 from tests.serve.gateway import Gateway, result_of, text_in

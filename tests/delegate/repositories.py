@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from portico.agents.quotas import quotas_in_memory
-from portico.config.agents_schema import AgentEntry, AgentPool, AgentsConfig
+from portico.core.config.agents_schema import AgentEntry, AgentPool, AgentsConfig
+from portico.core.model.context import LOCAL
+from portico.core.protocol.codec import encode
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.delegate_runner import DelegateRunner
 from portico.delegate.stored_delegation import (
@@ -23,8 +25,6 @@ from portico.delegate.stored_delegation import (
 from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_folder import WORKTREES, WorktreeFolders
 from portico.delegate.worktrees import Worktrees
-from portico.model.context import LOCAL
-from portico.protocol.codec import encode
 from portico.tasks.record import TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from portico.tasks.worker import TaskWorker, WorkerSettings

@@ -6,9 +6,9 @@ from typing import Any
 
 from portico.agents.quotas import quotas_in_memory
 from portico.agents.routing import RoutingRequest
-from portico.config.agents_schema import AgentEntry, AgentsConfig
+from portico.core.config.agents_schema import AgentEntry, AgentsConfig
+from portico.core.state.background import Background
 from portico.delegate.agent_host import AgentHost
-from portico.state.background import Background
 from tests.support.backoff import until
 
 REQUEST = RoutingRequest(task_type="code", prompt="fix it")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico.agents.routing import Routing, RoutingRequest
+from portico.core.state.store_error import StoreError
 from portico.delegate.agent_slots import AgentSlots
-from portico.state.store_error import StoreError
 
 AGENTS = ("a", "b", "c")
 

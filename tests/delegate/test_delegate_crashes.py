@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import COMPLETED, INTERRUPTED, TaskLimits, TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.agents.rig import log_of

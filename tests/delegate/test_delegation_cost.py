@@ -11,10 +11,10 @@ import pytest
 
 from portico import Context
 from portico.agents.routing import route
-from portico.config.read import read
+from portico.core.config.read import read
+from portico.core.model.context import LOCAL
+from portico.core.state.database import FileDatabase
 from portico.delegate.agents_app import AgentsApp
-from portico.model.context import LOCAL
-from portico.state.database import FileDatabase
 from portico.tasks.store import tasks_in_folder
 from tests.delegate.delegations import Table, acp, wrote
 from tests.support.messages import modern, result

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portico import Context, Server
-from portico.config.agents_schema import AgentEntry
+from portico.core.config.agents_schema import AgentEntry
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.session import Session
+from portico.core.model.types import Endpoint
+from portico.core.model.version import Version
 from portico.delegate.agent_access import AgentAccess, TaskGrant
 from portico.delegate.granted_endpoint import DELEGATION_TOOLS, GrantedEndpoint
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.model.message import Meta, Request, Response
-from portico.model.session import Session
-from portico.model.types import Endpoint
-from portico.model.version import Version
 from portico.tasks.record import TaskLimits
 from portico.tasks.store import TaskStore, tasks_in_memory
 from portico.tasks.work import Work

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.config.agent_presets import PRESETS
+from portico.core.config.agent_presets import PRESETS
 from tests.delegate.real_agents import EDITED, RAN, REAL_AGENTS, RealAgentGateway
 from tests.delegate.test_qwen import NOTES, call, delegate
 from tests.support.model_server import calls, model_server, says

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from portico.config.agents_schema import AgentEntry, AgentPool
+from portico.core.config.agents_schema import AgentEntry, AgentPool
+from portico.core.model.context import LOCAL
 from portico.delegate.worktree_folder import MAX_FILES
 from portico.delegate.worktree_record import WorktreeError
-from portico.model.context import LOCAL
 from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED
 from tests.agents.rig import WAIT_S
 from tests.delegate.repositories import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization as form
 
-from portico.config.read import read
+from portico.core.config.read import read
 from portico.distribution.blob_cache import BlobCache
 from portico.distribution.blob_download import NoProgress
 from portico.distribution.lock_file import LockFile

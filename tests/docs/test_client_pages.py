@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.config.client_table import CLIENTS, ClientFormat, System
+from portico.core.config.client_table import CLIENTS, ClientFormat, System
 from tests.docs.pages import blocks, prose, section
 
 PAGE = "docs/clients.md"

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from portico.config.agent_presets import PRESETS
-from portico.config.agent_values import TOOL_KINDS
-from portico.config.agents_schema import (
+from portico.core.config.agent_presets import PRESETS
+from portico.core.config.agent_values import TOOL_KINDS
+from portico.core.config.agents_schema import (
     AgentCallbacks,
     AgentEntry,
     AgentPermissions,
@@ -20,11 +20,10 @@ from portico.config.agents_schema import (
     RateLimit,
     RoutingRule,
 )
-from portico.config.auth_settings import AuthSettings
-from portico.config.problems import ConfigError
-from portico.config.publishing import RegistrySettings, TrustedKey
-from portico.config.read import read
-from portico.config.schema import (
+from portico.core.config.auth_settings import AuthSettings
+from portico.core.config.publishing import RegistrySettings, TrustedKey
+from portico.core.config.read import read
+from portico.core.config.schema import (
     COMPONENT,
     SERVER,
     ComponentEntry,
@@ -35,7 +34,8 @@ from portico.config.schema import (
     TaskSettings,
     Timeouts,
 )
-from portico.config.values import readers
+from portico.core.config.values import readers
+from portico.core.documents.problems import ConfigError
 from tests.docs.pages import Block, blocks, section, text_of
 
 PAGE = "docs/config.md"

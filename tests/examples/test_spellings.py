@@ -9,7 +9,7 @@ import pytest
 from examples import call_log
 from examples.rate_limit import TOO_MANY_CALLS, limited
 from portico import Context, Handler, Link, Request, Server, Version, hooks
-from portico.protocol.inbound import read
+from portico.core.protocol.inbound import read
 from tests.docs.pages import blocks
 
 GUARDED = ("README.md", "docs/components.md")

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.merge import Merged
-from portico.catalog.namespaced import NamespacedOffer
+from portico.core.catalog.merge import Merged
+from portico.core.catalog.namespaced import NamespacedOffer
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Listed, Offer
+from portico.core.model.types import Answer
 from portico.fit.bare_names import with_bare_names
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.offer import Listed, Offer
-from portico.model.types import Answer
 
 PAGE = {"ui": {"resourceUri": "ui://x"}}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from portico.config.client_exposure import KNOWN_CLIENTS, client_of_environment, known_client
-from portico.config.schema import ClientSettings
+from portico.core.config.client_exposure import KNOWN_CLIENTS, client_of_environment, known_client
+from portico.core.config.schema import ClientSettings
 from portico.fit.exposure_choice import ClientFacts, GatewayFacts, choose
 
 MANY, FEW = (GatewayFacts({}, "auto", has_many, 30) for has_many in (True, False))

@@ -3,13 +3,13 @@
 import json
 from typing import Any
 
+from portico.core.model.context import Context
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.session import Session
+from portico.core.model.types import Answer
+from portico.core.model.version import Version
 from portico.fit.exposure_choice import ExposureChoice
 from portico.fit.http_endpoint import MAX_NAMES, FittedHttpEndpoint
-from portico.model.context import Context
-from portico.model.message import Meta, Request, Response
-from portico.model.session import Session
-from portico.model.types import Answer
-from portico.model.version import Version
 
 
 class Named:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from portico.config.client_exposure import known_client
+from portico.core.config.client_exposure import known_client
 from tests.fit.real_clients import REAL_CLIENTS
 from tests.fit.recording import TOOLS, conversed, stored
 from tests.fit.test_recordings import SEARCHING

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.client_exposure import KNOWN_CLIENTS, client_of_environment, known_client
+from portico.core.config.client_exposure import KNOWN_CLIENTS, client_of_environment, known_client
 from tests.fit.named_clients import NamedClient, window
 from tests.fit.real_clients import REAL_CLIENTS
 from tests.fit.recording import FOLDER, Recording, books, stored

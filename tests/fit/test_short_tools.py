@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bench.tokens import LIMIT, TOKENIZER, count
+from portico.core.model.offer import Listed
+from portico.core.protocol.codec import encode
 from portico.fit.short_tools import MAX_BYTES, shortened_tools
-from portico.model.offer import Listed
-from portico.protocol.codec import encode
 from tests.gateway.observed import Window, prepared
 from tests.support.node import node
 from tests.support.shared import unavailable

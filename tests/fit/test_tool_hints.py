@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.merge import Merged
-from portico.catalog.namespaced import NamespacedOffer
+from portico.core.catalog.merge import Merged
+from portico.core.catalog.namespaced import NamespacedOffer
+from portico.core.model.offer import Listed, Offer
 from portico.fit.instructions import MAX_BYTES, merged_instructions
 from portico.fit.tool_hints import hinted, search_hint, with_hints
-from portico.model.offer import Listed, Offer
 from portico.search.synonyms import related
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from portico.agents.delegation import AgentLaunch
 from portico.agents.run_turn import run_turn
-from portico.config.agents_schema import AgentCallbacks, AgentTimeouts
-from portico.model.errors import TargetError
+from portico.core.config.agents_schema import AgentCallbacks, AgentTimeouts
+from portico.core.model.errors import TargetError
 from tests.agents.rig import OPTIONS, FakePort, prompt
 from tests.fuzz import expect
 from tests.fuzz.targets import PATIENCE_S, Broken

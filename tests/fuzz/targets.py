@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, ClassVar, Protocol
 
 from portico import Context, Version
-from portico.protocol.inbound import read as read_inbound
+from portico.core.protocol.inbound import read as read_inbound
 from tests.fuzz import expect
 from tests.interop.servers.features import server
 from tests.support.running import FEATURES, HttpServer, StdioServer, initialize_params

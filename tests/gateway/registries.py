@@ -10,17 +10,17 @@ import msgspec
 
 from portico import Server
 from portico.chain.endpoint import ChainEndpoint
-from portico.config.schema import Config, Gateway
-from portico.config.schema import ServerEntry as Entry
+from portico.core.config.schema import Config, Gateway
+from portico.core.config.schema import ServerEntry as Entry
+from portico.core.model.context import Context
+from portico.core.model.errors import TargetError
+from portico.core.model.message import Request
+from portico.core.model.offer import Offer
+from portico.core.model.session import Session
+from portico.core.model.version import BY_TEXT
+from portico.core.protocol.inbound import read
 from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
-from portico.model.context import Context
-from portico.model.errors import TargetError
-from portico.model.message import Request
-from portico.model.offer import Offer
-from portico.model.session import Session
-from portico.model.version import BY_TEXT
-from portico.protocol.inbound import read
 from portico.search import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher

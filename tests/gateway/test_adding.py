@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
-from portico.config.schema import Gateway, Group
+from portico.core.config.schema import Gateway, Group
 from portico.gateway.local_server import local_entries
 from portico.gateway.registry import Registry
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from portico import Contents, Embedded, Handler, Offer, ResourceLink, Server, ToolResult
-from portico.config.schema import Gateway, Group
-from portico.model.offer import Listed
+from portico.core.config.schema import Gateway, Group
+from portico.core.model.offer import Listed
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 from tests.support.backoff import until
 

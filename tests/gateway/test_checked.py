@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from portico import Server
-from portico.definitions.schema import Schema, SchemaViolation
+from portico.core.definitions.schema import Schema, SchemaViolation
 from portico.transport.pipes import StdioServer
 from tests.gateway.registries import Client, World, config, registry
 

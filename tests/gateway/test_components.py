@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from portico.components.own_modules import forget_modules
-from portico.config.schema import ComponentEntry, Config, Timeouts
+from portico.core.config.schema import ComponentEntry, Config, Timeouts
 from tests.gateway.registries import LEGACY, MODERN, Client, World, registry
 from tests.serve.components import CALC
 from tests.support.backoff import until

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.schema import Config, Gateway
+from portico.core.config.schema import Config, Gateway
+from portico.core.model.errors import PorticoError
 from portico.gateway.configured_links import load_configured
-from portico.model.errors import PorticoError
 from tests.serve.components import CALC
 from tests.support.clock import Clock
 

@@ -11,14 +11,14 @@ import pytest
 
 from portico import Answer, Context, Handler, Link, Offer, Only, Request, Response, Server
 from portico.chain.endpoint import ChainEndpoint
-from portico.config.agents_schema import AgentsConfig
-from portico.config.schema import Group
-from portico.config.schema import ServerEntry as Entry
+from portico.core.config.agents_schema import AgentsConfig
+from portico.core.config.schema import Group
+from portico.core.config.schema import ServerEntry as Entry
+from portico.core.model.context import LOCAL
 from portico.delegate.delegate_definitions import delegate_definition
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.metatool_definitions import RESERVED
 from portico.gateway.registry import Registry
-from portico.model.context import LOCAL
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])

@@ -2,8 +2,8 @@
 
 import pytest
 
+from portico.core.model.message import Response
 from portico.gateway.failure_results import gateway_failure
-from portico.model.message import Response
 
 
 def failure(error: str) -> Response:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from portico import Server
-from portico.config.schema import ServerEntry as Entry
-from portico.config.schema import Timeouts
+from portico.core.config.schema import ServerEntry as Entry
+from portico.core.config.schema import Timeouts
+from portico.core.model.errors import McpError
 from portico.gateway import registry as registries
 from portico.gateway.registry import Registry
-from portico.model.errors import McpError
 from portico.windows.preferences import folder_in
 from portico.wires.wire import Address, Wire
 from tests.gateway.registries import MODERN, Client, Prompt, World, config, registry

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from portico import Context, Image, Server
-from portico.config.schema import Gateway, Group, ToolFilter
-from portico.config.schema import ServerEntry as Entry
+from portico.core.config.schema import Gateway, Group, ToolFilter
+from portico.core.config.schema import ServerEntry as Entry
 from tests.gateway.registries import LEGACY, MODERN, Client, Shelf, World, config, registry
 from tests.support.backoff import until
 from tests.support.clock import Clock

@@ -7,7 +7,7 @@ from contextlib import suppress
 from weakref import ref
 
 from portico import Server
-from portico.config.schema import ServerEntry as Entry
+from portico.core.config.schema import ServerEntry as Entry
 from portico.gateway.registry import Registry
 from tests.gateway.registries import MODERN, Client, World, config, registry
 from tests.support.backoff import until

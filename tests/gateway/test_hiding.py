@@ -20,10 +20,10 @@ from portico import (
     Server,
 )
 from portico.chain.endpoint import ChainEndpoint
-from portico.config.schema import Gateway, Group
+from portico.core.config.schema import Gateway, Group
+from portico.core.model.offer import KINDS
 from portico.gateway.local_server import local_entries
 from portico.gateway.registry import Registry
-from portico.model.offer import KINDS
 from tests.gateway.registries import LEGACY, MODERN, Client, Words, World, config, registry
 from tests.support.backoff import until
 

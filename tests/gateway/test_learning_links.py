@@ -6,7 +6,7 @@ from weakref import WeakSet
 from portico import Handler
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.views import Learner, ViewPending
-from portico.model.offer import Offer
+from portico.core.model.offer import Offer
 from tests.gateway.registries import LEGACY, Client
 from tests.gateway.test_links import MERGED, name_at, served
 

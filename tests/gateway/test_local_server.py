@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from portico import Context, Server
-from portico.definitions.schema import Schema, SchemaViolation
+from portico.core.definitions.schema import Schema, SchemaViolation
+from portico.core.model.errors import PorticoError
+from portico.core.model.message import Request
+from portico.core.protocol.inbound import read
 from portico.gateway.local_server import LocalEntry, LocalServer, local_entries
-from portico.model.errors import PorticoError
-from portico.model.message import Request
-from portico.protocol.inbound import read
 from tests.gateway.registries import Client, World, config, registry
 from tests.support.backoff import until
 from tests.support.clock import Clock

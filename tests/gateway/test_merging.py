@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portico import Server
-from portico.model.offer import Offer
+from portico.core.model.offer import Offer
 from tests.gateway.registries import Client, Shelf, World, config, registry
 from tests.support.clock import Clock, MovableLoop
 

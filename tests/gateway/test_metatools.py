@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from portico import Server
-from portico.config.schema import ServerEntry as Entry
+from portico.core.config.schema import ServerEntry as Entry
+from portico.core.model.errors import PorticoError
 from portico.gateway import metatools
 from portico.gateway.registry import Registry
-from portico.model.errors import PorticoError
 from portico.search import Hit
 from portico.wires.memory_wire import MemoryWire
 from portico.wires.wire import Receiver

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
-from portico.catalog.catalog import Identity
+from portico.core.catalog.catalog import Identity
 from portico.gateway.local_server import local_entries
 from portico.gateway.registry import CompositionRules, Registry
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry

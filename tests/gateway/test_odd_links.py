@@ -9,8 +9,8 @@ import pytest
 
 from portico import Answer, Context, Handler, Link, Request, Response
 from portico.chain.endpoint import ChainEndpoint
-from portico.protocol.codec import encode
-from portico.state.pending import Pending
+from portico.core.protocol.codec import encode
+from portico.core.state.pending import Pending
 from portico.transport.pipes import StdioServer
 from tests.gateway.registries import LEGACY, MODERN, Client
 from tests.gateway.test_links import ERAS, WAYS, answer_of, name_at, named, served, shop

@@ -9,10 +9,10 @@ from weakref import ref
 import pytest
 
 from portico import Server
-from portico.config.schema import Config, Gateway, Group
-from portico.config.schema import ServerEntry as Entry
+from portico.core.config.schema import Config, Gateway, Group
+from portico.core.config.schema import ServerEntry as Entry
+from portico.core.model.errors import PorticoError
 from portico.gateway.reload import ConfigWatcher
-from portico.model.errors import PorticoError
 from portico.wires.memory_wire import MemoryWire
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 from tests.support.backoff import until

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from portico import Server
-from portico.config.schema import ServerEntry
+from portico.core.config.schema import ServerEntry
 from portico.gateway.registry import Registry
 from tests.gateway.registries import Client, Shelf, World, config, registry
 from tests.support.clock import Clock

@@ -17,8 +17,8 @@ from portico.auth.login import LoginPlace
 from portico.auth.page_login import PageLogin
 from portico.auth.redirect_listener import RedirectListener
 from portico.client.connect import connect
-from portico.config.auth_settings import AuthSettings
-from portico.model.errors import TargetError
+from portico.core.config.auth_settings import AuthSettings
+from portico.core.model.errors import TargetError
 from portico.wires.streamable_http import Url
 
 MAX_LOGINS = 10

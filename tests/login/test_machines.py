@@ -22,7 +22,7 @@ from portico.auth.login_flow import LoginSettings
 from portico.auth.login_store import LoginStore
 from portico.auth.machine_credentials import MachineCredentials
 from portico.auth.machine_flow import log_in_machine
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 from tests.login.people import Person
 from tests.login.test_oidc import Provider, provider
 from tests.serve.gateway import Gateway

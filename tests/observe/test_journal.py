@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from portico.core.model.context import Context
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.session import Session
 from portico.gateway.rewrite import unwrap
-from portico.model.context import Context
-from portico.model.message import Meta, Request, Response
-from portico.model.session import Session
 from portico.observe import journal as journals
 from portico.observe.journal import Journal, open_journal
 from portico.observe.log_file import append_bounded

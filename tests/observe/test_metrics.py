@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.message import Meta
+from portico.core.model.message import Meta
 from portico.observe import metrics as module
 from portico.observe.journal import CallNote
 from portico.observe.metrics import Metrics

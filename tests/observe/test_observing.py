@@ -3,8 +3,8 @@
 import asyncio
 
 from portico import Server, ToolError
-from portico.model.context import Context
-from portico.model.message import Request, Response
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
 from portico.observe.observing import outcome
 from tests.gateway.registries import Client, World, config, registry
 

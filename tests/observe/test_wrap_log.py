@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from portico.model.context import Context
-from portico.model.message import Meta, Request, Response
-from portico.model.types import Handler
-from portico.model.version import LATEST_LEGACY
+from portico.core.model.context import Context
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.types import Handler
+from portico.core.model.version import LATEST_LEGACY
 from portico.observe import journal as journals
 from portico.observe.call_redaction import shape
 from portico.observe.journal import Journal, open_call_log

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.upstream.exchange import Exchange
 from portico.wires.child_wire import ChildWire, Command
 from portico.wires.wire import Failure, Outgoing

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.process.family import Family, family_of, gateways_above
 from portico.process.guardian import GUARDIAN
 from portico.process.process_tree import MARK, read_proc

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.process import guardian, spawn
 from portico.process.guardian import GUARDIAN
 from portico.wires.child_wire import ChildWire, Command
@@ -31,7 +31,7 @@ CAT = Command(("cat",))
 
 CROWDED = """
 import asyncio, os, resource, sys
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.wires.child_wire import Command
 from portico.process.guardian import GUARDIAN
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from portico import BlockingContext, Context, Request, Response, Server, ToolError, ToolResult
-from portico.catalog.catalog import Identity
 from portico.chain.endpoint import ChainEndpoint
+from portico.core.catalog.catalog import Identity
+from portico.core.model.session import Session
+from portico.core.model.version import BY_TEXT
+from portico.core.protocol.codec import encode
+from portico.core.protocol.inbound import read
 from portico.gateway.local_server import local_entries
 from portico.gateway.registry import CompositionRules
-from portico.model.session import Session
-from portico.model.version import BY_TEXT
-from portico.protocol.codec import encode
-from portico.protocol.inbound import read
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.child_wire import Command

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta
 
 from portico import Context, Server
-from portico.model.version import Version
+from portico.core.model.version import Version
 from portico.providers.forms import ClassForm
 from tests.providers.test_rounds import ABLE, Client, legacy
 from tests.support.messages import modern, request, result

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from portico import ROOTS, AskError, Context, Server, elicitation, sampling
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.providers.rounds import Rounds, Suspended
 from tests.support.messages import error, modern, request, result
 
@@ -205,8 +205,8 @@ async def test_a_state_that_was_changed_or_is_not_the_askers_is_refused(
 async def test_a_state_expires() -> None:
     now = [1000.0]
     rounds = Rounds(b"k" * 32, clock=lambda: now[0], ttl_s=60)
-    from portico.model.errors import InvalidParams
-    from portico.model.message import Request
+    from portico.core.model.errors import InvalidParams
+    from portico.core.model.message import Request
     from portico.providers.rounds import ReplayAsker, Suspended
 
     asked = Request(method="tools/call", id=b"1", params=b'{"name":"x"}', version=list(Version)[-1])

@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from portico.agents.quotas import AgentQuotas, quotas_in_folder
-from portico.config.agents_schema import RateLimit
+from portico.core.config.agents_schema import RateLimit
 
 
 def write(line: str) -> None:

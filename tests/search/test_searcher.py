@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from portico.config.schema import Rerank, Search
-from portico.model.errors import PorticoError
+from portico.core.config.schema import Rerank, Search
+from portico.core.model.errors import PorticoError
 from portico.search.index import ToolIndex
 from portico.search.rerank import Reranker
 from portico.search.searcher import CACHED, Searcher

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from portico.core.state.checksummed import pack
 from portico.search import vectorfile
 from portico.search.vectorfile import VectorFile, key_of
-from portico.state.checksummed import pack
 
 A, B, C = (key_of(text) for text in "abc")
 V, W = b"\1\2\3\4", b"\5\6\7\x08"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.catalog.sanitize import has_invisible
+from portico.core.catalog.sanitize import has_invisible
 from tests.rigs.running import scripted
 from tests.serve.gateway import Gateway, command, result_of, text_in, written
 from tests.wrap.faults import Client

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import COMPLETED, INTERRUPTED, TaskRecord
 from portico.tasks.store import TaskStore
 from tests.serve.kill_storm import KillStorm

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S, QUEUED
 from tests.serve.gateway import command
 from tests.serve.task_windows import EFFECTS, TaskWindow, TaskWindows, all_gone, every

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from portico import Context, RegistrationError, Request, Server
-from portico.model.offer import Listed, Offer
-from portico.model.session import Session
-from portico.model.types import Change
+from portico.core.model.offer import Listed, Offer
+from portico.core.model.session import Session
+from portico.core.model.types import Change
 from portico.providers import functions
 from tests.support.messages import error, initialize, modern, request, result
 

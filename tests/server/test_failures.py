@@ -19,9 +19,9 @@ from portico import (
     ToolResult,
     Version,
 )
-from portico.model.message import NOTHING
-from portico.model.session import Session
-from portico.model.types import Handler
+from portico.core.model.message import NOTHING
+from portico.core.model.session import Session
+from portico.core.model.types import Handler
 from tests.support.messages import (
     LEGACY,
     MODERN,

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from portico import Context, Server, Version
-from portico.model.session import Session
+from portico.core.model.session import Session
 from tests.support.messages import (
     LEGACY,
     at,

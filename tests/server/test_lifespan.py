@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from portico import BlockingContext, Context, PorticoError, RegistrationError, Server
-from portico.model.errors import StartError
+from portico.core.model.errors import StartError
 from tests.support.backoff import until
 from tests.support.clock import Clock
 from tests.support.messages import MODERN, call

@@ -21,7 +21,7 @@ from portico import (
     ToolResult,
 )
 from portico.client.memory_client import Changed
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from tests.support.backoff import until
 
 Era = Literal["modern", "legacy"]

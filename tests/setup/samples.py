@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from portico.config.client_table import SOURCES, this_system
+from portico.core.config.client_table import SOURCES, this_system
 
 SYSTEMS = ("Linux", "Darwin", "Windows")
 GITHUB = {

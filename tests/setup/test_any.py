@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.config.client_table import CLIENTS
-from portico.config.document import Document, parse
-from portico.config.edit import EntryChange, changed_entries
-from portico.config.problems import ConfigError
+from portico.core.config.client_table import CLIENTS
+from portico.core.documents.document import Document, parse
+from portico.core.documents.edit import EntryChange, changed_entries
+from portico.core.documents.problems import ConfigError
 from portico.setup.install import own_changes, removals
 from portico.setup.own_entry import own_entries
 from portico.setup.source import read_source

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.config.read import read
+from portico.core.config.read import read
 from tests.cli.test_call_terminal import at_terminal
 from tests.setup.samples import SAMPLES, SYSTEMS, on_system, placed
 from tests.support.shared import ROOT

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.config.client_table import CLIENTS, this_system
-from portico.config.document import open_document
-from portico.config.edit import EntryChange, changed_entries
+from portico.core.config.client_table import CLIENTS, this_system
+from portico.core.documents.document import open_document
+from portico.core.documents.edit import EntryChange, changed_entries
 from portico.setup.moves import Mover
 from tests.setup.samples import SAMPLES, SYSTEMS, on_system, placed
 

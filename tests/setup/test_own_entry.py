@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.config.client_table import CLIENTS
+from portico.core.config.client_table import CLIENTS
 from portico.setup.own_entry import launcher, own_entries
 
 SHELL, APP = CLIENTS["codex"], CLIENTS["cursor"]

@@ -89,6 +89,6 @@ def text_of(answer: dict[str, Any]) -> str:
 
 def at(version: str, **more: Any) -> Context:
     """A context without a session that assumes a legacy version."""
-    from portico.model.version import BY_TEXT
+    from portico.core.model.version import BY_TEXT
 
     return Context(version=BY_TEXT[version], **more)

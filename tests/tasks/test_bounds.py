@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.state.store_error import StoreError
+from portico.core.state.store_error import StoreError
 from portico.tasks.record import COMPLETED, TaskLimits, TaskRefused
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.support.task_stores import OpenStore, SetClocks, running
@@ -180,7 +180,7 @@ async def test_a_damaged_or_missing_file_is_reported(tmp_path: Path, damage: byt
 
 _FULL = """
 import asyncio, resource, sys
-from portico.state.store_error import StoreError
+from portico.core.state.store_error import StoreError
 from portico.tasks.record import COMPLETED
 from portico.tasks.store import tasks_in_folder
 

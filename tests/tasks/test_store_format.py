@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import json
 
-from portico.state.database_file import DatabaseFormat, connect, prepare
+from portico.core.state.database_file import DatabaseFormat, connect, prepare
 from portico.tasks import rows
 from portico.tasks.record import COMPLETED, STORE_FILE, TaskLimits, TaskRecord
 from portico.tasks.store import tasks_in_folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portico.state.store_error import StoreError
+from portico.core.state.store_error import StoreError
 from portico.tasks.record import (
     CANCELLED,
     COMPLETED,

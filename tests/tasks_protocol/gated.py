@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import TaskRecord
 from portico.tasks.store import TaskStore, tasks_in_folder
 from tests.serve.gateway import Gateway, command, written

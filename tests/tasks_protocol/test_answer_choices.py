@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.errors import InvalidParams
+from portico.core.model.errors import InvalidParams
 from portico.task_protocol.answer_choices import ANSWERS
 from portico.task_protocol.task_answers import question_text, typed_answer
 

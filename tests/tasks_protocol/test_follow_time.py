@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 from msgspec import Raw
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.protocol.codec import encode
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import encode
 from portico.task_protocol.remote_task import RemoteTask, RemoteTaskRunner
 from portico.tasks.record import COMPLETED, FAILED, RUNNING, TaskRecord, agent_principal
 from portico.tasks.store import tasks_in_memory

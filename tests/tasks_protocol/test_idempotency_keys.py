@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import LinkedEndpoint
-from portico.protocol.eras import IDEMPOTENCY_KEY, legacy_params
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import LinkedEndpoint
+from portico.core.protocol.eras import IDEMPOTENCY_KEY, legacy_params
 from portico.task_protocol.task_call import stored_call, with_key
 from portico.task_protocol.task_host import TaskHost
 from portico.tasks.store import tasks_in_memory

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from portico import Context, InvalidParams, Server
-from portico.model.context import LOCAL, Ask
-from portico.model.message import Request, Response
-from portico.protocol.codec import encode
+from portico.core.model.context import LOCAL, Ask
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import encode
 from portico.providers.rounds import check_answer
 from portico.task_protocol.promotion import PromotableCall, Run
 from portico.task_protocol.task_changes import task_changes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.model.version import BY_TEXT
+from portico.core.model.version import BY_TEXT
 from portico.tasks.record import Clocks, TaskLimits
 from portico.tasks.store import TaskStore, tasks_in_memory
 from tests.support.messages import MODERN, modern, request

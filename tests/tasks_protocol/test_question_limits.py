@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.protocol.codec import encode
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import encode
 from portico.task_protocol.remote_task import (
     MAX_ALL_QUESTIONS,
     MAX_QUESTIONS,

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from portico import Context, Server
-from portico.model.context import LOCAL
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.context import LOCAL
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.task_protocol.task_call import InTask
 from portico.tasks.record import STORE_FILE
 from portico.tasks.store import tasks_in_folder

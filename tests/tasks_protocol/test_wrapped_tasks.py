@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.model.context import LOCAL
+from portico.core.model.context import LOCAL
 from portico.tasks.record import INTERRUPTED, TaskRecord
 from portico.tasks.store import tasks_in_folder
 from tests.tasks_protocol.doors import Doors, tasks_server

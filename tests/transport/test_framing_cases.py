@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico import Server
-from portico.http1.port import BodyReceiver, ResponseWriter, Scope
+from portico.core.http1.port import BodyReceiver, ResponseWriter, Scope
 from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from tests.support.haproxy import haproxy

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from portico import Server
-from portico.model.errors import RegistrationError
+from portico.core.model.errors import RegistrationError
 from portico.transport.guard import EVENT_STREAM, JSON, Guard, Head, answer_type
 from portico.transport.http_limits import HttpLimits
 from portico.transport.reply import Reply

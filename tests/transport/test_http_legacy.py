@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.protocol.inbound import MAX_BATCH
+from portico.core.protocol.inbound import MAX_BATCH
 from tests.support.messages import LEGACY, initialize, modern, request
 from tests.support.stage import staged
 from tests.support.web import post_bytes, serving, soon, tool_call

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from portico import Context, Server
-from portico.model.message import Request, Response
-from portico.model.types import Handler
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Handler
 from portico.transport.http_limits import HttpLimits
 from portico.transport.sessions import (
     MAX_NOTICE_BYTES,

@@ -68,7 +68,7 @@ def large(size: int = LARGE) -> bytes:
 async def test_slow_senders_are_dropped_first_and_the_next_body_has_their_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.http1.memory_budget.GRACE_S", 0)
+    monkeypatch.setattr("portico.core.http1.memory_budget.GRACE_S", 0)
     async with staged(HttpLimits(bodies_bytes=MB)) as (_, site):
         async with contextlib.AsyncExitStack() as stack:
             slow = []
@@ -190,8 +190,8 @@ def big(size: int) -> str:
 async def test_readers_that_take_nothing_are_cut_off_when_others_need_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.http1.memory_budget.GRACE_S", 0)
-    monkeypatch.setattr("portico.http1.timed_connection.GRACE_S", 0)
+    monkeypatch.setattr("portico.core.http1.memory_budget.GRACE_S", 0)
+    monkeypatch.setattr("portico.core.http1.timed_connection.GRACE_S", 0)
     size = 12 * MB  # more than the kernel takes
     call = modern_call("big", size=size)
     async with (
@@ -234,7 +234,7 @@ async def test_a_slow_reader_has_its_time_as_long_as_it_reads(clock: Clock) -> N
 async def test_silent_connections_make_room_for_those_that_speak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("portico.http1.connection_cap.GRACE_S", 0)
+    monkeypatch.setattr("portico.core.http1.connection_cap.GRACE_S", 0)
     async with staged(HttpLimits(half_open=5, header_s=WAIT_S)) as (_, site):
         established = await site.modern(LIST)
         silent = [await site.connect() for _ in range(20)]

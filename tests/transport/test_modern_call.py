@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import Answer
-from portico.state.pending import Pending
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer
+from portico.core.state.pending import Pending
 from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from tests.support.clock import Clock

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from portico.model.types import Endpoint
+from portico.core.model.types import Endpoint
 from portico.transport.routes import Routes
 from tests.support.messages import initialize, request
 from tests.support.stage import Stage

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.model.message import Request, Response
-from portico.model.types import Handler, Link
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Handler, Link
 from portico.transport.pipes import StdioServer
 from tests.support.messages import initialize, modern, request
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.version import Version
+from portico.core.model.version import Version
 from portico.wires.child_wire import Command
 from portico.wires.wire import Failure, Outgoing, Receiver, to_bytes
 

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from portico.http1.pool import Pool
+from portico.core.http1.pool import Pool
 from tests.upstream.fakes import WAIT_S
 
 Reader = asyncio.StreamReader

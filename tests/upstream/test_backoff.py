@@ -2,7 +2,7 @@
 
 import pytest
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.upstream.backoff import Backoff, BackoffLimits, CircuitBreaker
 
 LIMITS = BackoffLimits(first_pause_s=1.0, max_pause_s=8.0, failures=3, open_s=10.0)

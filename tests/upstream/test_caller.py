@@ -2,8 +2,8 @@
 
 import asyncio
 
-from portico.model.context import Context
-from portico.model.message import Request
+from portico.core.model.context import Context
+from portico.core.model.message import Request
 from portico.upstream.caller import MAX_OUTBOX_BYTES, Call, Caller, Outbox
 
 _PART = MAX_OUTBOX_BYTES // 8

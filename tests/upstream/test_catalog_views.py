@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from portico.chain.endpoint import ChainEndpoint
-from portico.model.context import Context
-from portico.model.message import Meta, Request
-from portico.model.offer import Offer
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.context import Context
+from portico.core.model.message import Meta, Request
+from portico.core.model.offer import Offer
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.upstream import catalog_views
 from portico.upstream.catalog_views import MAX_VIEWS, CatalogView
 from portico.upstream.policy import UpstreamPolicy

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter
 
 LONG = 60.0

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.upstream.backoff import BackoffLimits, CircuitBreaker
 from portico.upstream.connection import UpstreamConnection
 from portico.upstream.connection_state import TABLE, ConnectionEvent, ConnectionState

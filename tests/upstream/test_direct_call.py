@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.upstream.direct_call import DirectCall
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from portico.chain.endpoint import ChainEndpoint
-from portico.model.context import Context
-from portico.model.errors import AskError
-from portico.model.message import Request
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.context import Context
+from portico.core.model.errors import AskError
+from portico.core.model.message import Request
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from tests.upstream.fakes import Fake, FakeWire, Message, modern, result

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import uvloop
 
-from portico.model.errors import McpError, TargetError
-from portico.protocol.inbound import MAX_BATCH
+from portico.core.model.errors import McpError, TargetError
+from portico.core.protocol.inbound import MAX_BATCH
 from portico.upstream.dialect import MCP
 from portico.upstream.exchange import MAX_GARBAGE_BYTES, Exchange
 from portico.wires.wire import Failure, Outgoing

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.model.errors import McpError
-from portico.model.offer import Offer
-from portico.model.version import Version
-from portico.protocol.codec import encode
+from portico.core.model.errors import McpError
+from portico.core.model.offer import Offer
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
 from portico.upstream.fetch_catalog import fetch_catalog
 from portico.upstream.handshake import Introduction
 

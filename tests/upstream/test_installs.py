@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from portico.model.context import Context
-from portico.model.errors import McpError, TargetError
-from portico.model.message import Request
-from portico.model.version import Version
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.message import Request
+from portico.core.model.version import Version
 from portico.process.install_commands import Install
 from portico.process.process_work import ProcessWork
 from portico.upstream.handshake import HandshakeLimits

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from portico.model.errors import TargetError
-from portico.model.session import Session
+from portico.core.model.errors import TargetError
+from portico.core.model.session import Session
 from portico.upstream.backoff import BackoffLimits, CircuitBreaker
 from portico.upstream.connection import UpstreamConnection
 from portico.upstream.policy import UpstreamPolicy

@@ -1,6 +1,6 @@
 """Tasks are tracked until they are over, for a bounded time and up to a bounded number."""
 
-from portico.protocol.tasks import Task
+from portico.core.protocol.tasks import Task
 from portico.upstream.open_tasks import MAX_OPEN_S, MAX_TASKS, RESULT_S, OpenTasks
 
 

@@ -13,7 +13,7 @@ import pytest
 from portico.client.client import Client
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
-from portico.model.errors import McpError, TargetError
+from portico.core.model.errors import McpError, TargetError
 from portico.wires.child_wire import Command
 from portico.wires.streamable_http import Url
 from portico.wires.wire import Address

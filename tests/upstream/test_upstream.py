@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.model.methods import LISTEN
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import LISTEN
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.upstream.backoff import BackoffLimits
 from portico.upstream.handshake import HandshakeLimits
 from portico.upstream.policy import UpstreamPolicy

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from portico.client.client import Client
 from portico.client.connect import connect
 from portico.components.wasm_process import settings_of, wasm_server
-from portico.config.component_grants import ComponentGrants, GuestLimits
-from portico.config.schema import ComponentEntry
-from portico.state.user_secret import FILE_NAME, user_secret
+from portico.core.config.component_grants import ComponentGrants, GuestLimits
+from portico.core.config.schema import ComponentEntry
+from portico.core.state.user_secret import FILE_NAME, user_secret
 from portico.upstream.handshake import HandshakeLimits
 from portico.wasm.compiled_code import CompiledCode
 from portico.wasm.settings import VARIABLE, HostSettings

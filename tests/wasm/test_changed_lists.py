@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from portico import Server
-from portico.config.component_grants import ComponentGrants, GuestLimits
+from portico.core.config.component_grants import ComponentGrants, GuestLimits
 from portico.wasm.handler_protocol import CHANGED
 from portico.wasm.provider import ComponentProvider
 

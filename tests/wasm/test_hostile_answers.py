@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
+from portico.core.model.errors import INTERNAL_ERROR, McpError, TargetError
 from tests.wasm.hosting import hosted, said
 from tests.wasm.wat_guests import saying, written
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from portico.components.own_process import checked
-from portico.config.schema import ComponentEntry
-from portico.model.errors import TargetError
+from portico.core.config.schema import ComponentEntry
+from portico.core.model.errors import TargetError
 from portico.wasm.binary import NotAComponent, outline
 from portico.wasm.own_wit import IMPORTED
 from tests.serve.components import CALC, Workshop

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from portico import Context, McpError, MemoryClient
-from portico.model.context import Ask
+from portico.core.model.context import Ask
 from tests.wasm import building, hosting
 from tests.wasm.hosting import said
 from tests.wasm.test_middleware import client_behind, shop, text

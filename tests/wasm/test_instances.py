@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from portico.client.client import Client as ConnectedClient
-from portico.state.client_sessions import SESSION_KEY
+from portico.core.state.client_sessions import SESSION_KEY
 from portico.wasm.kept_instances import MAX_SESSIONS
 from tests.serve.components import Workshop
 from tests.serve.gateway import Gateway

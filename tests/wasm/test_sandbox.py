@@ -12,7 +12,7 @@ import pytest
 
 from portico.auth.address_rule import is_global
 from portico.client.client import Client
-from portico.config.component_grants import GrantedFolder
+from portico.core.config.component_grants import GrantedFolder
 from tests.support.shared import unavailable
 from tests.wasm.hosting import WAIT_S, hosted, said, trying_guest
 from tests.wasm.sites import Site, response, site

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.model.errors import McpError, TargetError
+from portico.core.model.errors import McpError, TargetError
 from tests.wasm import building
 from tests.wasm.hosting import hosted, said
 from tests.wasm.wat_guests import written

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from portico.protocol.codec import Envelope
+from portico.core.protocol.codec import Envelope
 from portico.transport.pipes import FileWriter
 from portico.windows.bridge import Bridge
 from portico.windows.joining import Attached

@@ -14,7 +14,7 @@ import pytest
 from portico import __version__
 from portico.client.client import Client
 from portico.client.connect import connect
-from portico.model.errors import McpError
+from portico.core.model.errors import McpError
 from portico.windows.owner_wire import OwnerAddress
 from tests.gateway.observed import Gateway, Window, portico, prepared
 from tests.support.running import WAIT_S

@@ -9,7 +9,7 @@ import pytest
 
 from portico.client.client import Client
 from portico.client.connect import connect
-from portico.model.errors import McpError, TargetError
+from portico.core.model.errors import McpError, TargetError
 from portico.upstream.handshake import HandshakeLimits
 from portico.wires.child_wire import Command
 from tests.upstream.fakes import WAIT_S, bad_server

@@ -8,7 +8,7 @@ import pytest
 
 from portico.auth.flow import IssuerUnavailable, LoginError, LoginNeeded
 from portico.client.connect import connect
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.wires.credentials import StaticToken
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import result

@@ -8,10 +8,10 @@ import pytest
 
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
-from portico.config.schema import ServerEntry
-from portico.http1.pool import MAX_CONNECTIONS
-from portico.model.methods import LISTEN
-from portico.model.version import Version
+from portico.core.config.schema import ServerEntry
+from portico.core.http1.pool import MAX_CONNECTIONS
+from portico.core.model.methods import LISTEN
+from portico.core.model.version import Version
 from portico.upstream.configured_address import address
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.request_headers import request_headers

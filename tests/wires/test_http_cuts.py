@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from portico.client.connect import connect
-from portico.model.context import Context
-from portico.model.errors import TargetError
-from portico.model.message import Request
-from portico.model.session import Session
-from portico.model.version import Version
+from portico.core.model.context import Context
+from portico.core.model.errors import TargetError
+from portico.core.model.message import Request
+from portico.core.model.session import Session
+from portico.core.model.version import Version
 from portico.upstream.policy import UpstreamPolicy
 from portico.upstream.upstream import Upstream
 from portico.wires.streamable_http import Url

@@ -3,7 +3,7 @@
 import pytest
 
 from portico.client.connect import connect
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.wires.http_error_body import error_message
 from portico.wires.streamable_http import Url
 from tests.upstream.web_server import Asked, reply, web_server

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from portico.client.connect import connect
-from portico.model.errors import McpError, TargetError
+from portico.core.model.errors import McpError, TargetError
 from portico.wires.credentials import StaticToken
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import legacy

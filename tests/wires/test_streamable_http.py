@@ -11,7 +11,7 @@ import pytest
 
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
-from portico.model.errors import McpError, TargetError
+from portico.core.model.errors import McpError, TargetError
 from portico.wires.credentials import StaticToken
 from portico.wires.streamable_http import Url
 from tests.upstream.fakes import WAIT_S, legacy, result

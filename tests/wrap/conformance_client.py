@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from portico.client.client import Client
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
-from portico.model.errors import McpError
+from portico.core.model.errors import McpError
 from portico.wires.child_wire import Command
 from tests.upstream.conformance_client import SCENARIOS, accept_defaults, roots, sample
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from portico.chain.endpoint import ChainEndpoint
-from portico.state.report import failed
+from portico.core.state.report import failed
 from portico.transport.http_app import HttpApp
 from portico.upstream.backoff import BackoffLimits
 from portico.upstream.handshake import HandshakeLimits

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
-from portico.config.schema import ServerEntry
-from portico.model.offer import KINDS
+from portico.core.config.schema import ServerEntry
+from portico.core.model.offer import KINDS
 from portico.upstream.policy import UpstreamPolicy
 from portico.wrap_app import WrapApp, WrapOptions
 from tests.chain.test_views import Hides, asks, shop

@@ -18,9 +18,9 @@ from portico.agents.failures import (
     method_names,
 )
 from portico.agents.lenient import decoded_fields, fields, items, short, text
-from portico.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpError
+from portico.core.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpError
+from portico.core.protocol.codec import encode_escaped
 from portico.process.family import Family
-from portico.protocol.codec import encode_escaped
 from portico.upstream.dialect import Dialect
 from portico.upstream.pending_request import FOREVER
 from portico.upstream.rpc_error import one_line

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 from portico.agents.availability import candidates
 from portico.agents.quotas import AgentQuotas
 from portico.agents.routing import Routing, RoutingRequest, route
-from portico.config.agents_schema import AgentsConfig
+from portico.core.config.agents_schema import AgentsConfig
 
 _NO_COUNTS: Mapping[str, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from portico.agents.delegation import MAX_LINE
-from portico.model.message import Response
+from portico.core.model.message import Response
 from portico.upstream.exchange import Exchange
 from portico.wires.child_wire import ChildWire
 

@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from portico.agents.quotas import AgentQuotas, QuotaStatus
 from portico.agents.routing import AgentCandidate
 from portico.agents.usage_totals import AgentTotals
-from portico.config.agents_schema import AgentEntry, AgentsConfig
+from portico.core.config.agents_schema import AgentEntry, AgentsConfig
 
 _NO_COUNTS: Mapping[str, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}

@@ -15,9 +15,9 @@ from portico.agents.permission_broker import PermissionBroker
 from portico.agents.question_text import QuestionSource
 from portico.agents.questions import Questions
 from portico.agents.terminals import Terminals
-from portico.catalog.attributed_questions import labelled_form
-from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
-from portico.protocol.codec import encode
+from portico.core.catalog.attributed_questions import labelled_form
+from portico.core.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
+from portico.core.protocol.codec import encode
 from portico.wires.wire import MAX_MESSAGE
 
 _PIECE = 64 * 1024

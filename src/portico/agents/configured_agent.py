@@ -1,7 +1,7 @@
 """From an agent's config entry to the way it is started."""
 
 from portico.agents.delegation import AgentLaunch
-from portico.config.agents_schema import AgentEntry
+from portico.core.config.agents_schema import AgentEntry
 
 
 def launch_of(entry: AgentEntry) -> AgentLaunch:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from portico.agents.git_folders import has_git_name, holds_git, is_in_git
-from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
-from portico.state.held_folder import HeldFolder
+from portico.core.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
+from portico.core.state.held_folder import HeldFolder
 
 MAX_FILE = 8 * 1024 * 1024
 """The largest file that is read or written, in bytes."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.agents.usage import AgentUsage
-from portico.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
+from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
 from portico.process.environment import clean
 from portico.process.family import Family
 from portico.wires.child_wire import Command

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from portico.agents.lenient import fields, items, short, text, texts
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 
 AUTH_REQUIRED = -32000
 """ACP's code of an error that a login would avoid."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from portico.catalog.sanitize import sanitize_text
-from portico.model.wording import printable
+from portico.core.catalog.sanitize import sanitize_text
+from portico.core.model.wording import printable
 
 _MAX_AMOUNT = 2**63
 _decode = msgspec.json.Decoder(dict[str, Any], float_hook=float).decode

@@ -24,8 +24,8 @@ from portico.agents.turn_clock import HARD
 from portico.agents.turn_stopwatch import TurnStopwatch
 from portico.agents.turn_updates import content_text
 from portico.agents.usage import AgentUsage, counts_in, usage_of
-from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
-from portico.protocol.codec import encode_escaped
+from portico.core.model.errors import METHOD_NOT_FOUND, McpError, TargetError
+from portico.core.protocol.codec import encode_escaped
 from portico.upstream.pending_request import FOREVER, AwaitedRequest
 from portico.upstream.rpc_error import one_line
 from portico.wires.child_wire import ChildWire

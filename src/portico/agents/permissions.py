@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from portico.agents.call_paths import CallPath, NamedPaths, all_located, located, paths_in
 from portico.agents.called_tool import called_tool
 from portico.agents.lenient import excerpt, fields, items, text
-from portico.config.agents_schema import AgentPermissions
-from portico.protocol.codec import encode_escaped
+from portico.core.config.agents_schema import AgentPermissions
+from portico.core.protocol.codec import encode_escaped
 
 Decision = Literal["allow", "ask", "deny"]
 _STRICTEST: tuple[Decision, ...] = ("deny", "ask", "allow")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from portico.agents.acp_connection import AcpConnection, AgentProfile
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed
-from portico.model.errors import McpError
+from portico.core.model.errors import McpError
 from portico.upstream.rpc_error import one_line
 
 

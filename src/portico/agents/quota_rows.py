@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterable
 
-from portico.state.database_file import DatabaseFormat
+from portico.core.state.database_file import DatabaseFormat
 from portico.tasks.record import Clocks
 
 _SCHEMA = """

@@ -10,9 +10,9 @@ from msgspec import Struct
 from portico.agents import quota_rows as rows
 from portico.agents.usage import AgentUsage
 from portico.agents.usage_totals import AgentTotals, totals_in
-from portico.config.agents_schema import RateLimit
-from portico.model.wording import plain
-from portico.state.database import Database, FileDatabase, MemoryDatabase
+from portico.core.config.agents_schema import RateLimit
+from portico.core.model.wording import plain
+from portico.core.state.database import Database, FileDatabase, MemoryDatabase
 from portico.tasks.record import Clocks
 
 MINUTE_S, DAY_S = 60.0, 86400.0

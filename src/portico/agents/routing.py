@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from portico.agents.quotas import OverQuota, slot
-from portico.config.agents_schema import AgentEntry, RoutingRule
-from portico.model.wording import close_matches, did_you_mean
+from portico.core.config.agents_schema import AgentEntry, RoutingRule
+from portico.core.model.wording import close_matches, did_you_mean
 
 BY_REQUEST, BY_CAPABILITY = "request", "capability"
 _MAX_KEYWORD = 60

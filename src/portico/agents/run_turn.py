@@ -5,7 +5,7 @@ from portico.agents.command_turn import CommandTurn
 from portico.agents.delegation import AgentLaunch, AgentPrompt, DelegationPort, TurnOutcome
 from portico.agents.line_turn import LineTurn
 from portico.agents.turn import AcpTurn
-from portico.state.background import Background
+from portico.core.state.background import Background
 
 Turn = AcpTurn | CommandTurn | LineTurn
 

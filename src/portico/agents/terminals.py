@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from portico.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
+from portico.core.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
 from portico.process.child_process import ChildOutput, ChildProcess
 from portico.process.family import Family
 

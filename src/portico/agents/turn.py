@@ -32,8 +32,8 @@ from portico.agents.turn_clock import IDLE, TurnClock
 from portico.agents.turn_driver import ResponseEndsTurn, TurnDriver, TurnEnd
 from portico.agents.turn_stopwatch import TurnStopwatch
 from portico.agents.turn_updates import SETUP_KINDS, TurnUpdates
-from portico.model.errors import McpError, TargetError
-from portico.state.background import Background
+from portico.core.model.errors import McpError, TargetError
+from portico.core.state.background import Background
 from portico.upstream.rpc_error import one_line
 
 _REPORTS_S = 10.0

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from portico.agents.acp_connection import AcpConnection
 from portico.agents.delegation import AgentLaunch
-from portico.config.agents_schema import AgentPool
-from portico.model.errors import McpError, TargetError
-from portico.state.background import Background
-from portico.state.files import make_private
+from portico.core.config.agents_schema import AgentPool
+from portico.core.model.errors import McpError, TargetError
+from portico.core.state.background import Background
+from portico.core.state.files import make_private
 
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 300.0
 """The pauses between failed starts."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from portico.http1.url import Origin
+from portico.core.http1.url import Origin
 
 _V4_IN_V6 = (
     ipaddress.IPv6Network("::ffff:0:0/96"),  # mapped

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from portico.auth.flow import LoginError
-from portico.state import files
+from portico.core.state import files
 
 LIFE_S = 60.0
 """How long an assertion is valid: long enough for a slow request, too short to be of use later."""

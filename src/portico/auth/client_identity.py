@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from portico.auth.discovery import Issuer
 from portico.auth.flow import Flow, LoginError, WebRequest, checked_status, shown
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 CALLBACK = "/callback"
 CONFIGURED, DESCRIBED, REGISTERED = "configured", "described", "registered"

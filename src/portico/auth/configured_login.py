@@ -6,10 +6,10 @@ from functools import cache
 from portico.auth.login import BEARER, LoginPlace
 from portico.auth.login_credentials import LoginCredentials
 from portico.auth.login_store import LoginStore
-from portico.config.auth_settings import MACHINE, AuthSettings
-from portico.config.paths import state_folder
-from portico.http1.errors import InvalidRequest
-from portico.http1.url import parse_url
+from portico.core.config.auth_settings import MACHINE, AuthSettings
+from portico.core.config.paths import state_folder
+from portico.core.http1.errors import InvalidRequest
+from portico.core.http1.url import parse_url
 
 _NO_SETTINGS = AuthSettings()
 

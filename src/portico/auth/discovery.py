@@ -9,8 +9,8 @@ from msgspec import Struct
 from portico.auth.challenge import Challenge
 from portico.auth.flow import Flow, LoginError, WebAnswer, WebRequest, checked_status, shown
 from portico.auth.web_url import canonical, checked_url, covers, origin_of
-from portico.model.version import LATEST_LEGACY
-from portico.protocol.ladder import VERSION_HEADER
+from portico.core.model.version import LATEST_LEGACY
+from portico.core.protocol.ladder import VERSION_HEADER
 
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = "/.well-known/oauth-authorization-server"

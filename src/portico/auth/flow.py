@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 MAX_SHOWN = 200
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from portico.auth.address_rule import AddressRule, is_global
 from portico.auth.challenge import Challenge, parse_challenge
 from portico.auth.flow import IssuerUnavailable, LoginError, Visit, WebAnswer, WebRequest
 from portico.auth.web_url import checked_url, is_this_machine
-from portico.http1.errors import ForbiddenAddress, Http1Error, InvalidRequest
-from portico.http1.pool import Pool
-from portico.http1.url import join_url, parse_url
-from portico.model.version import LATEST_LEGACY
+from portico.core.http1.errors import ForbiddenAddress, Http1Error, InvalidRequest
+from portico.core.http1.pool import Pool
+from portico.core.http1.url import join_url, parse_url
+from portico.core.model.version import LATEST_LEGACY
 
 CONNECT_S = 10.0
 ANSWER_S = 20.0

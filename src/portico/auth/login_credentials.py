@@ -27,9 +27,9 @@ from portico.auth.login import (
 from portico.auth.login_store import LoginStore
 from portico.auth.refresh_grant import refresh_grant
 from portico.auth.token_request import Tokens
-from portico.config.auth_settings import AuthSettings
-from portico.state.background import Background
-from portico.state.report import report
+from portico.core.config.auth_settings import AuthSettings
+from portico.core.state.background import Background
+from portico.core.state.report import report
 
 if TYPE_CHECKING:
     from portico.auth.login_links import LoginLinks

@@ -21,7 +21,7 @@ from portico.auth.discovery import Discovered, discover
 from portico.auth.flow import GrantRefused, LoginError, LoginFlow, Visit, WebRequest, shown
 from portico.auth.login import Login, LoginFacts, LoginPlace
 from portico.auth.token_request import TokenEndpoint, Tokens, authenticated
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 Clock = Callable[[], float]
 _TRIES = 2

@@ -23,18 +23,18 @@ from portico.auth.login_state import LOGIN_STATE
 from portico.auth.login_store import LoginStore
 from portico.auth.page_login import PageLogin
 from portico.auth.redirect_listener import RedirectListener
-from portico.config.auth_settings import AuthSettings
-from portico.model.context import LOCAL, Context
-from portico.model.errors import InvalidParams, McpError, TargetError
-from portico.model.message import Request, Response
-from portico.model.methods import ELICIT
-from portico.model.session import Session
-from portico.model.version import Version
-from portico.protocol.codec import decoded, encode, error_response
-from portico.protocol.eras import URL_REQUIRED, declares, members
-from portico.protocol.result_fields import identified
-from portico.state.background import Background
-from portico.state.sealed_states import SealedStates
+from portico.core.config.auth_settings import AuthSettings
+from portico.core.model.context import LOCAL, Context
+from portico.core.model.errors import InvalidParams, McpError, TargetError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import ELICIT
+from portico.core.model.session import Session
+from portico.core.model.version import Version
+from portico.core.protocol.codec import decoded, encode, error_response
+from portico.core.protocol.eras import URL_REQUIRED, declares, members
+from portico.core.protocol.result_fields import identified
+from portico.core.state.background import Background
+from portico.core.state.sealed_states import SealedStates
 
 LIFE_S = 600.0
 """How long a link is good."""

@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from portico.auth.flow import LoginError
-from portico.state import files
-from portico.state.report import report
+from portico.core.state import files
+from portico.core.state.report import report
 
 KEYRING, FILE = "keyring", "file"
 ASK_S = 3.0

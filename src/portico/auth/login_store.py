@@ -16,8 +16,8 @@ from portico.auth.client_identity import OwnClient
 from portico.auth.flow import IssuerUnavailable, LoginError
 from portico.auth.login import Login, LoginFacts
 from portico.auth.login_secret import LoginSecret
-from portico.state import checksummed, files
-from portico.state.checksummed import Damaged, Newer
+from portico.core.state import checksummed, files
+from portico.core.state.checksummed import Damaged, Newer
 
 _KIND, _FORMAT = "login", 1
 _NEVER = 1e15
@@ -164,7 +164,7 @@ class LoginStore:
             raise LoginError(f"the stored login cannot be read: {error.strerror}") from None
 
     def _open(self, key: str, stored: _Stored) -> Any:
-        from portico.protocol.seal import Seal, SealBroken  # slow to import
+        from portico.core.protocol.seal import Seal, SealBroken  # slow to import
 
         secret = self._secret.get(stored.key)
         try:
@@ -175,7 +175,7 @@ class LoginStore:
     def _write(
         self, key: str, value: Any, facts: LoginFacts | None, where: str | None = None
     ) -> None:
-        from portico.protocol.seal import NONCE_SIZE, Seal  # slow to import
+        from portico.core.protocol.seal import NONCE_SIZE, Seal  # slow to import
 
         secret = b"" if where is None else self._secret.get(where)
         if where is None:

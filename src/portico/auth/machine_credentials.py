@@ -11,7 +11,7 @@ from portico.auth.login import Login, LoginFacts, LoginPlace, machine_id
 from portico.auth.login_credentials import RETRY_S, LoginCredentials
 from portico.auth.login_store import LoginStore
 from portico.auth.machine_login import MachineLogin
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 
 class MachineCredentials(LoginCredentials):

@@ -20,7 +20,7 @@ from portico.auth.login_flow import (
     requested_scopes,
 )
 from portico.auth.token_request import TokenEndpoint, Tokens
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 _MAX_OFF_S = 30.0
 """A clock that is off by more than this is named in a refusal."""

@@ -11,7 +11,7 @@ from portico.auth.login import Login, LoginPlace
 from portico.auth.login_flow import LoginSettings
 from portico.auth.machine_flow import log_in_machine, renew_machine
 from portico.auth.token_request import Tokens
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 
 class MachineLogin:

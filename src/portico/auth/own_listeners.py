@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from portico.state.files import READ, draft, make_private
+from portico.core.state.files import READ, draft, make_private
 
 _FOLDER, _SUFFIX = "listeners", ".json"
 _MAX_SIZE = 16 * 1024

@@ -13,7 +13,7 @@ from portico.auth.login import Login, LoginPlace
 from portico.auth.login_flow import LoginSettings, log_in
 from portico.auth.login_store import LoginStore
 from portico.auth.redirect_listener import RedirectListener
-from portico.config.auth_settings import AuthSettings
+from portico.core.config.auth_settings import AuthSettings
 
 
 class PageLogin(Struct, frozen=True):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
-from portico.state.files import create, make_private, read
+from portico.core.model.errors import PorticoError
+from portico.core.state.files import create, make_private, read
 
 FILE_NAME = "token"
 TASK_PREFIX = "portico-task-"

@@ -4,8 +4,8 @@ import ipaddress
 from urllib.parse import urlsplit
 
 from portico.auth.flow import LoginError, shown
-from portico.http1.errors import InvalidRequest
-from portico.http1.url import parse_url
+from portico.core.http1.errors import InvalidRequest
+from portico.core.http1.url import parse_url
 
 
 def checked_url(url: object, what: str) -> str:

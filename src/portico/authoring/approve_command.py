@@ -7,11 +7,11 @@ import sys
 from portico.bundles.approvals import Approvals, wish_lines
 from portico.bundles.bundle_reader import open_bundle_file
 from portico.components.resolver import is_registry_reference
-from portico.config.paths import config_file, state_folder
 from portico.console.bundle_approval import accept_bundle, show_wishes
 from portico.console.dialog import Declined, Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
+from portico.core.config.paths import config_file, state_folder
 from portico.process.family import refuse_below_agent
 
 

@@ -27,9 +27,9 @@ from portico.components.classify import Component, ComponentError, classify
 from portico.components.load import read_definitions
 from portico.components.project import project_of
 from portico.components.wasm_process import settings_of
-from portico.model.errors import PorticoError
-from portico.state.files import read
-from portico.state.report import report
+from portico.core.model.errors import PorticoError
+from portico.core.state.files import read
+from portico.core.state.report import report
 from portico.wasm.handler_protocol import is_handler
 
 

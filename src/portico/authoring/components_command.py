@@ -8,9 +8,9 @@ import msgspec
 
 from portico.authoring.names_file import NamesFile
 from portico.components.resolver import is_registry_reference
-from portico.config.schema import ComponentEntry
 from portico.console.render import Screen
 from portico.console.usage import Parser
+from portico.core.config.schema import ComponentEntry
 from portico.process.family import refuse_below_agent
 
 _ACTIONS = ("add", "remove", "list")

@@ -23,16 +23,16 @@ from portico.components.resolution import (
     resolve_components,
     with_handlers,
 )
-from portico.config.component_grants import InvalidGrant
-from portico.config.expand import is_elsewhere
-from portico.config.paths import state_folder
-from portico.config.problems import suggestion
 from portico.console.argument_types import repeatable
 from portico.console.bundle_approval import accept_bundle
 from portico.console.render import Screen, size
 from portico.console.usage import Parser
-from portico.model.wording import counted
-from portico.state.report import report
+from portico.core.config.component_grants import InvalidGrant
+from portico.core.config.expand import is_elsewhere
+from portico.core.config.paths import state_folder
+from portico.core.documents.problems import suggestion
+from portico.core.model.wording import counted
+from portico.core.state.report import report
 
 _TRANSPORT = r"stdio|http(:[1-9][0-9]{0,4})?"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from portico.authoring.published_config import PublishedConfig
 from portico.authoring.push_command import DEFAULT_KEY, default_key
-from portico.config.publishing import TrustedKey
 from portico.console.render import Screen
 from portico.console.tables import aligned
 from portico.console.usage import Parser
+from portico.core.config.publishing import TrustedKey
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.keys import fingerprint, new_key, public_key_file
 from portico.process.family import refuse_below_agent
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
 
 
 def _new(options: argparse.Namespace) -> int:
-    from portico.config.paths import config_file
+    from portico.core.config.paths import config_file
 
     path = options.file or default_key(options.config or config_file())
     digest = new_key(path)

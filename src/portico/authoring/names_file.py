@@ -8,16 +8,16 @@ from typing import Any
 from portico.components.aliases import ConfigAliases
 from portico.components.classify import Component, ComponentError, classify, classify_name
 from portico.components.resolver import is_registry_reference
-from portico.config.edit import EntryChange, changed_entries
-from portico.config.names import is_valid_name, valid_name
-from portico.config.paths import config_file
-from portico.config.problems import ConfigError, quoted, suggestion
-from portico.config.profiles import cycle_from
-from portico.config.read import read
-from portico.config.save import rewrite
-from portico.config.schema import Config, Profile
+from portico.core.config.paths import config_file
+from portico.core.config.profiles import cycle_from
+from portico.core.config.read import read
+from portico.core.config.schema import Config, Profile
+from portico.core.documents.edit import EntryChange, changed_entries
+from portico.core.documents.names import is_valid_name, valid_name
+from portico.core.documents.problems import ConfigError, quoted, suggestion
+from portico.core.documents.save import rewrite
+from portico.core.state.report import report
 from portico.distribution.reference import parse_reference
-from portico.state.report import report
 
 _COMMANDS = """
     agents approve call cluster completion components compose delegate describe doctor help import

@@ -2,8 +2,8 @@
 
 import os
 
-from portico.config.paths import cache_folder, config_file
-from portico.config.schema import Config
+from portico.core.config.paths import cache_folder, config_file
+from portico.core.config.schema import Config
 from portico.distribution.blob_cache import BlobCache
 from portico.distribution.lock_file import LockFile
 from portico.distribution.reference import OciReference, parse_reference
@@ -14,7 +14,7 @@ class PublishedConfig:
 
     def __init__(self, path: str | None) -> None:
         """Read the config, or the default one; raises ConfigError."""
-        from portico.config.read import read
+        from portico.core.config.read import read
 
         self.path = path or config_file()
         is_there = path is not None or os.path.exists(self.path)

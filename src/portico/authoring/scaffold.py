@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from portico.bundles.interfaces import INTERFACES
-from portico.config.names import is_valid_name, valid_name
-from portico.model.errors import PorticoError
-from portico.model.wording import printable
-from portico.state.files import replace
+from portico.core.documents.names import is_valid_name, valid_name
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import printable
+from portico.core.state.files import replace
 
 KINDS = ("tools", "resources", "prompts", "middleware")
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from portico.bundles.bundle_reader import BundleReader
 from portico.bundles.contents import Wish
-from portico.model.wording import printable
-from portico.state.files import make_private, read, replace
+from portico.core.model.wording import printable
+from portico.core.state.files import make_private, read, replace
 
 _FOLDER = "approvals"
 _FORMAT = 1

@@ -32,8 +32,8 @@ from portico.bundles.layout import (
     local_header,
     size_in,
 )
-from portico.model.errors import PorticoError
-from portico.state.files import dated, make_private
+from portico.core.model.errors import PorticoError
+from portico.core.state.files import dated, make_private
 
 _CHUNK = 1024 * 1024
 _STALE_S = 3600

@@ -18,7 +18,7 @@ from portico.bundles.contents import (
     encoded,
 )
 from portico.bundles.layout import StoredFile, checksum, directory, local_header
-from portico.state.files import draft
+from portico.core.state.files import draft
 
 _MODE = 0o644
 

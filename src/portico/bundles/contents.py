@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.bundles.interfaces import check_interface
-from portico.config.names import is_valid_name
-from portico.model.errors import PorticoError
-from portico.model.wording import printable
+from portico.core.documents.names import is_valid_name
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import printable
 
 FORMAT = 1
 """The format that is written; an older one is opened, a newer one is refused."""

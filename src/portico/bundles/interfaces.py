@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from portico.model.errors import PorticoError
-from portico.model.wording import printable
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import printable
 
 INTERFACES: Mapping[str, Sequence[str]] = {
     "python": ("1",),

@@ -2,9 +2,9 @@
 
 import re
 
-from portico.config.component_grants import InvalidGrant, add_grants
-from portico.config.expand import Sources
-from portico.model.wording import printable
+from portico.core.config.component_grants import InvalidGrant, add_grants
+from portico.core.config.expand import Sources
+from portico.core.model.wording import printable
 from portico.process.environment import looks_secret
 
 _ELSEWHERE = r"\$\{(?:(?!:-)[^}])+\}|file:(?!//).+|keyring:.+"

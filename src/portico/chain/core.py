@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import DecodeError, Struct
 
-from portico.catalog.catalog import Catalog
 from portico.chain.endpoint_parts import CatalogSource, Hub, TaskLink
 from portico.chain.fold import CATALOG_UNKNOWN, terminus
-from portico.model.context import ANYONE, Context
-from portico.model.errors import (
+from portico.core.catalog.catalog import Catalog
+from portico.core.model.context import ANYONE, Context
+from portico.core.model.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -19,24 +19,24 @@ from portico.model.errors import (
     InvalidParams,
     McpError,
 )
-from portico.model.message import NOTHING, Request, Response
-from portico.model.methods import KNOWN, LISTS, MethodKind
-from portico.model.session import LOG_LEVELS, Session
-from portico.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
-from portico.model.version import Version, negotiate
-from portico.model.wording import printable
-from portico.protocol.codec import encode, error_response, mcp_error_response
-from portico.protocol.listen import (
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.methods import KNOWN, LISTS, MethodKind
+from portico.core.model.session import LOG_LEVELS, Session
+from portico.core.model.types import Answer, Handler, LogLevelAware, Notified, Provider, Report
+from portico.core.model.version import Version, negotiate
+from portico.core.model.wording import printable
+from portico.core.protocol.codec import encode, error_response, mcp_error_response
+from portico.core.protocol.listen import (
     ListenFilter,
     acknowledgement,
     listen_filter,
     subscription_end,
     task_message,
 )
-from portico.protocol.result_fields import EMPTY_RESULT
-from portico.protocol.tasks import without_task_list
+from portico.core.protocol.result_fields import EMPTY_RESULT
+from portico.core.protocol.tasks import without_task_list
+from portico.core.state.pending import Pending
 from portico.providers.handler_exceptions import ends_call
-from portico.state.pending import Pending
 
 # Members of an enum are slow to look up.
 _STATIC, _CORE, _NOTIFICATION = MethodKind.STATIC, MethodKind.CORE, MethodKind.NOTIFICATION

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR
-from portico.model.message import NOTHING, Request
-from portico.model.types import Answer, Endpoint
-from portico.protocol.codec import error_response
+from portico.core.model.context import Context
+from portico.core.model.errors import INTERNAL_ERROR
+from portico.core.model.message import NOTHING, Request
+from portico.core.model.types import Answer, Endpoint
+from portico.core.protocol.codec import error_response
 
 
 class CurrentEndpoint:

@@ -8,17 +8,17 @@ from portico.chain.core import Core, responding
 from portico.chain.endpoint_parts import CatalogSource, TaskLink
 from portico.chain.entrance import Hides, entrance
 from portico.chain.fold import CATALOG_UNKNOWN, Bind, fold, fold_links, terminus
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.model.types import Answer, Change, Handler, Link, LinkedEndpoint, Provider, Report
-from portico.protocol.codec import encode
-from portico.protocol.exact import with_field
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer, Change, Handler, Link, LinkedEndpoint, Provider, Report
+from portico.core.protocol.codec import encode
+from portico.core.protocol.exact import with_field
 
 if TYPE_CHECKING:
-    from portico.catalog.catalog import Catalog
     from portico.chain.endpoint_parts import Hub
     from portico.chain.filtered_catalogs import FilteredOffers
+    from portico.core.catalog.catalog import Catalog
 
 _KINDS = ("tools", "resources", "prompts")
 

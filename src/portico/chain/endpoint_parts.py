@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from portico.catalog.catalog import Catalog
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.session import Session
-from portico.model.types import Change, Handler, LinkedEndpoint
-from portico.protocol.listen import ListenFilter
+from portico.core.catalog.catalog import Catalog
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.session import Session
+from portico.core.model.types import Change, Handler, LinkedEndpoint
+from portico.core.protocol.listen import ListenFilter
 
 
 class Hub(Protocol):

@@ -3,17 +3,17 @@ tasks."""
 
 from collections.abc import Callable, Mapping
 
-from portico.catalog.catalog import Catalog
 from portico.chain.endpoint_parts import CatalogSource, TaskLink
 from portico.chain.fold import CATALOG_UNKNOWN, terminus
-from portico.model.context import ANYONE, Context
-from portico.model.errors import METHOD_NOT_FOUND, McpError
-from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler
-from portico.protocol.codec import error_response
-from portico.protocol.inbound import refuse
-from portico.protocol.ladder import check_header_params
-from portico.protocol.tasks import LIST_TASKS, TASK, TASKS, is_about_task
+from portico.core.catalog.catalog import Catalog
+from portico.core.model.context import ANYONE, Context
+from portico.core.model.errors import METHOD_NOT_FOUND, McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer, Handler
+from portico.core.protocol.codec import error_response
+from portico.core.protocol.inbound import refuse
+from portico.core.protocol.ladder import check_header_params
+from portico.core.protocol.tasks import LIST_TASKS, TASK, TASKS, is_about_task
 
 Hides = Callable[[Request, Context], bool]
 """True if the tool of a call is hidden from clients."""

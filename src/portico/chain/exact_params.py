@@ -1,10 +1,10 @@
 """A link that keeps only those params that every server parses alike."""
 
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.methods import METHODS_WITH_TARGET
-from portico.model.types import Answer, Handler
-from portico.protocol.exact import exact, without_duplicates
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.methods import METHODS_WITH_TARGET
+from portico.core.model.types import Answer, Handler
+from portico.core.protocol.exact import exact, without_duplicates
 
 
 def exact_params(next: Handler) -> Handler:

@@ -6,11 +6,11 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import msgspec
 
-from portico.catalog.catalog import Catalog
 from portico.chain.endpoint_parts import CatalogSource, Hub
 from portico.chain.views import Owner, ViewFailed, ViewPending, Views, VisibleOffer, VisibleSource
-from portico.model.context import Context
-from portico.model.message import Request
+from portico.core.catalog.catalog import Catalog
+from portico.core.model.context import Context
+from portico.core.model.message import Request
 
 Filtered = tuple[VisibleOffer, Catalog]
 

@@ -5,17 +5,17 @@ from types import CoroutineType
 from typing import Any, TypeGuard
 
 from portico.chain.link_place import PLACE, LinkPlace
-from portico.model.context import Context
-from portico.model.errors import (
+from portico.core.model.context import Context
+from portico.core.model.errors import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
     McpError,
     RegistrationError,
 )
-from portico.model.message import NOTHING, Request, Response
-from portico.model.types import Answer, Handler, Link
-from portico.protocol.codec import error_response, mcp_error_response
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.types import Answer, Handler, Link
+from portico.core.protocol.codec import error_response, mcp_error_response
 
 Bind = Callable[[Handler], Handler]
 """Binds the contexts that links get."""
@@ -139,7 +139,7 @@ def component_name(link: Any) -> str:
 
 def _place_of(link: Any) -> str:
     """Return `FILE:LINE: ` of a link for messages; empty if it has no code in Python."""
-    from portico.state.own_line import shown_path  # only failures need it
+    from portico.core.state.own_line import shown_path  # only failures need it
 
     code = getattr(link, "__code__", None) or getattr(type(link).__call__, "__code__", None)
     return f"{shown_path(code.co_filename)}:{code.co_firstlineno}: " if code else ""

@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR, McpError, ToolError
-from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler, Link
-from portico.protocol.codec import encode
-from portico.protocol.exact import has_equal_keys, with_field
-from portico.protocol.result_fields import error_result, identified
-from portico.state.pending import after
+from portico.core.model.context import Context
+from portico.core.model.errors import INTERNAL_ERROR, McpError, ToolError
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer, Handler, Link
+from portico.core.protocol.codec import encode
+from portico.core.protocol.exact import has_equal_keys, with_field
+from portico.core.protocol.result_fields import error_result, identified
+from portico.core.state.pending import after
 
 HOOKS = ("on_call", "on_result", "on_error")
 

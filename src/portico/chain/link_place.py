@@ -3,9 +3,9 @@
 from contextvars import ContextVar
 from hashlib import blake2b
 
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.protocol.eras import members
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.protocol.eras import members
 
 
 class LinkPlace:

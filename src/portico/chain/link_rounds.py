@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Raw, Struct, convert, json, to_builtins
 from msgspec.structs import replace
 
-from portico.catalog.attributed_questions import signed
 from portico.chain.fold import is_waiting
 from portico.chain.link_place import PLACE, LinkPlace
-from portico.model.content import ToolResult
-from portico.model.context import Ask, Context
-from portico.model.errors import AskError, McpError, MissingCapability, SessionError
-from portico.model.message import Request, Response
-from portico.model.methods import ELICIT, SAMPLE, MethodKind
-from portico.model.types import Answer, Handler
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import is_input_required, members
-from portico.protocol.result_fields import identified
+from portico.core.catalog.attributed_questions import signed
+from portico.core.model.content import ToolResult
+from portico.core.model.context import Ask, Context
+from portico.core.model.errors import AskError, McpError, MissingCapability, SessionError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import ELICIT, SAMPLE, MethodKind
+from portico.core.model.types import Answer, Handler
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import is_input_required, members
+from portico.core.protocol.result_fields import identified
+from portico.core.state.pending import Pending, after
+from portico.core.state.sealed_states import SealedStates
 from portico.providers.rounds import (
     KEY_SIZE,
     ROUND_TTL_S,
@@ -37,12 +39,10 @@ from portico.providers.rounds import (
     Suspended,
     question_of,
 )
-from portico.state.pending import Pending, after
-from portico.state.sealed_states import SealedStates
 
 if TYPE_CHECKING:
+    from portico.core.state.client_sessions import SessionValues
     from portico.providers.forms import ClassForm
-    from portico.state.client_sessions import SessionValues
 
 T = TypeVar("T")
 PREFIX = "portico-links-1."
@@ -253,7 +253,7 @@ class LinkRounds:
 
     def values(self, _: Context) -> "SessionValues":
         """Return the values that the link that runs now keeps for the client's session."""
-        from portico.state.client_sessions import SESSIONS
+        from portico.core.state.client_sessions import SESSIONS
 
         place = PLACE.get()
         if place is None:

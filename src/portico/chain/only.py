@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from portico.chain.fold import terminus
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.offer import Offer
-from portico.model.types import Answer, Handler
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Handler
 
 
 class Only:

@@ -19,12 +19,12 @@ from portico.chain.fold import (
     terminus,
 )
 from portico.chain.visible_uris import VisibleUris
-from portico.model.context import Context
-from portico.model.errors import McpError, NameClash
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Answer, Handler, Link, Report
-from portico.protocol.eras import members
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError, NameClash
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Handler, Link, Report
+from portico.core.protocol.eras import members
 
 if TYPE_CHECKING:
     from weakref import WeakSet

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from operator import attrgetter
 
-from portico.catalog.uris import UriPattern, canonical, canonical_template, uri_pattern
+from portico.core.catalog.uris import UriPattern, canonical, canonical_template, uri_pattern
 
 
 class VisibleUris:

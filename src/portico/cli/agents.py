@@ -7,15 +7,15 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from portico.config.paths import config_file, state_folder
 from portico.console.render import Screen, first_line
 from portico.console.tables import aligned
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
-from portico.model.wording import plain
+from portico.core.config.paths import config_file, state_folder
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import plain
 
 if TYPE_CHECKING:
-    from portico.config.agents_schema import AgentEntry, AgentsConfig
+    from portico.core.config.agents_schema import AgentEntry, AgentsConfig
     from portico.tasks.record import TaskRecord
 
 _USAGE = """\
@@ -46,11 +46,11 @@ def explain_prompt(config: "AgentsConfig", options: argparse.Namespace) -> int:
 
 def configured_agents(path: str) -> "AgentsConfig":
     """Return the agents of a config; raises PorticoError if it has none."""
-    from portico.config.read import read
+    from portico.core.config.read import read
 
     config = read(path).agents
     if config is None or not config.entries:
-        from portico.config.agent_presets import PRESETS
+        from portico.core.config.agent_presets import PRESETS
 
         table = '[[agents]] with id = "qwen" and preset = "qwen"'
         how = f"add a table such as {table} (presets: {', '.join(PRESETS)}), or one with a command"

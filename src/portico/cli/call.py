@@ -11,22 +11,22 @@ from msgspec.structs import replace
 from portico.cli import gateway
 from portico.components.aliases import ConfigAliases
 from portico.components.classify import ComponentError, UnknownComponent, classify
-from portico.config.names import is_valid_name
 from portico.console.argument_types import pair, repeatable
 from portico.console.form import Form
 from portico.console.render import Screen, Ticker
 from portico.console.result import show_result
 from portico.console.target import add_options, address_of, component_of, open_client, run
 from portico.console.usage import Parser
-from portico.definitions.wording import type_name
-from portico.model.errors import McpError, PorticoError, TargetError
-from portico.model.session import LOG_LEVELS
-from portico.model.wording import close_matches, did_you_mean
+from portico.core.definitions.wording import type_name
+from portico.core.documents.names import is_valid_name
+from portico.core.model.errors import McpError, PorticoError, TargetError
+from portico.core.model.session import LOG_LEVELS
+from portico.core.model.wording import close_matches, did_you_mean
 from portico.wires.child_wire import Command
 
 if TYPE_CHECKING:
     from portico.client.client import Client
-    from portico.config.schema import ServerEntry
+    from portico.core.config.schema import ServerEntry
     from portico.wires.wire import Address
 
 

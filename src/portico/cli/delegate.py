@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.cli.agents import configured_agents, explain_prompt, is_delegated
-from portico.config.paths import config_file, state_folder
 from portico.console.argument_types import seconds, valued
 from portico.console.form import InputClosed, can_ask, read_line
 from portico.console.render import Screen, Ticker
 from portico.console.usage import Parser
+from portico.core.config.paths import config_file, state_folder
+from portico.core.model.context import LOCAL
+from portico.core.model.errors import PorticoError
+from portico.core.protocol.codec import encode
 from portico.delegate.stored_delegation import (
     StoredDelegation,
     note_in,
     stored_result,
 )
-from portico.model.context import LOCAL
-from portico.model.errors import PorticoError
 from portico.process.family import refuse_below_agent
-from portico.protocol.codec import encode
 from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:
-    from portico.config.agents_schema import AgentsConfig
     from portico.console.spoken_text import SpokenText
+    from portico.core.config.agents_schema import AgentsConfig
     from portico.tasks.store import TaskStore
 
 _MAX_LINE = 16 << 20
@@ -147,7 +147,7 @@ async def _call(path: str, params: dict[str, Any]) -> dict[str, Any]:
     it starts must outlive it.
     """
     from portico import __version__
-    from portico.model.version import MODERN
+    from portico.core.model.version import MODERN
     from portico.upstream.handshake import modern_meta
 
     info = {"name": "portico", "title": "Portico", "version": __version__}

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.parameter_summary import parameters
 from portico.cli.gateway import add_options, address_of, definition, query, refresh_unknown
 from portico.console.render import Screen
 from portico.console.target import open_client, run
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
+from portico.core.catalog.parameter_summary import parameters
+from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.wires.wire import Address

@@ -4,11 +4,11 @@ import argparse
 import sys
 
 from portico import __version__
-from portico.config.paths import config_file
 from portico.console.argument_types import integer, seconds, valued
 from portico.console.render import Screen
 from portico.console.target import run
 from portico.console.usage import Parser
+from portico.core.config.paths import config_file
 from portico.process.family import refuse_below_agent
 
 _MIN_FREE_MB = 200

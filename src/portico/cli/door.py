@@ -66,7 +66,7 @@ def _address(text: str) -> str:
 def _host(text: str) -> str:
     from argparse import ArgumentTypeError
 
-    from portico.model.errors import RegistrationError
+    from portico.core.model.errors import RegistrationError
     from portico.transport.guard import Guard
     from portico.transport.http_limits import HttpLimits
 

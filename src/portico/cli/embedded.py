@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from portico.cli.main import command
-from portico.model.types import Link
+from portico.core.model.types import Link
 from portico.server import Server
 
 

@@ -7,13 +7,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.exposed_names import SEPARATOR
-from portico.config.paths import config_file
-from portico.config.problems import ConfigError
 from portico.console.argument_types import seconds, valued
 from portico.console.render import Screen
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
+from portico.core.catalog.exposed_names import SEPARATOR
+from portico.core.config.paths import config_file
+from portico.core.documents.problems import ConfigError
+from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.client.client import Client
@@ -37,8 +37,8 @@ def address_of(options: argparse.Namespace) -> "Address":
 
     The running gateway is used if the file is invalid, or if a value that it refers to is missing.
     """
-    from portico.config.read import read
     from portico.console.running import owners
+    from portico.core.config.read import read
     from portico.wires.child_wire import Command
 
     path = options.config or config_file()
@@ -57,8 +57,8 @@ def _running(path: str, error: ConfigError) -> "Address":
     """The address of the running gateway, which read a valid file or has the missing values;
     raise the error if none runs."""
     from portico import __version__
-    from portico.config.read import read
     from portico.console.running import owners
+    from portico.core.config.read import read
     from portico.windows.owner_wire import OwnerAddress
 
     folder, found = owners(os.path.abspath(path))

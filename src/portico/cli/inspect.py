@@ -22,7 +22,7 @@ from portico.console.inspected import Inspected, as_data, clashes, described, in
 from portico.console.render import Screen
 from portico.console.target import add_options, check_options, run
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.components.classify import Component

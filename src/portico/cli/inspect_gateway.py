@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.exposed_names import exposed_names
 from portico.client.listing import Listing
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.own_process import as_link, as_server, checked, named
-from portico.config.names import valid_name
-from portico.config.paths import config_file
-from portico.config.read import read
-from portico.config.schema import ComponentEntry, ServerEntry
 from portico.console.inspect_page import Row, chain_rows, show_chain
 from portico.console.inspected import Inspected, as_data, definitions, described, listing
 from portico.console.render import Screen
-from portico.model.wording import counted
+from portico.core.catalog.exposed_names import exposed_names
+from portico.core.config.paths import config_file
+from portico.core.config.read import read
+from portico.core.config.schema import ComponentEntry, ServerEntry
+from portico.core.documents.names import valid_name
+from portico.core.model.wording import counted
 
 if TYPE_CHECKING:
-    from portico.config.schema import Config
+    from portico.core.config.schema import Config
 
 _EXPOSURES = {
     "all": "names like SERVER__TOOL",

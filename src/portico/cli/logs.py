@@ -8,15 +8,15 @@ from datetime import datetime
 from typing import Any
 
 from portico.cli.gateway import warn_broken
-from portico.config.paths import config_file, log_file
-from portico.config.problems import ConfigError
 from portico.console.argument_types import integer
 from portico.console.render import Screen
 from portico.console.running import running_statuses, serves
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
+from portico.core.config.paths import config_file, log_file
+from portico.core.documents.problems import ConfigError
+from portico.core.model.errors import PorticoError
+from portico.core.protocol.codec import decoded
 from portico.observe.log_tail import LogTail, last_lines
-from portico.protocol.codec import decoded
 
 _GATEWAY_LABEL = "portico"
 _WIDTH = 12
@@ -121,7 +121,7 @@ def _local(time: Any) -> str:
 
 def _log_path(given: str | None) -> str:
     """The path of the log; if the config is invalid, that of the running gateway."""
-    from portico.config.read import read
+    from portico.core.config.read import read
 
     file = given or config_file()
     if given is None and not os.path.lexists(file):

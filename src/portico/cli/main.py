@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from typing import Any
 
-from portico.model.errors import PorticoError, StartError
+from portico.core.model.errors import PorticoError, StartError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "wrap": ("portico.cli.wrap", "serve one server, with its lists cached and failures restarted"),
@@ -196,7 +196,7 @@ def _help() -> str:
 
 
 def _unknown(name: str) -> str:
-    from portico.model.wording import close_matches, did_you_mean, near_options
+    from portico.core.model.wording import close_matches, did_you_mean, near_options
 
     if not name.startswith("-"):
         hint = did_you_mean(map(repr, close_matches(name, COMMANDS)))

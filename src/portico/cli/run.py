@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from portico.components.project_builds import ProjectBuilds
     from portico.composition_app import CompositionOptions
     from portico.console.usage import Parser
-    from portico.model.types import Link
+    from portico.core.model.types import Link
     from portico.transport.custom_transport import Transport
 
 
@@ -94,7 +94,7 @@ def _app(
     composition = composer.load()
     part = composition.parts[0]
     if len(composition.parts) > 1 or options.prefix or options.watch:
-        from portico.model.wording import counted
+        from portico.core.model.wording import counted
 
         what = counted(len(composition.parts), "component")
         return what, composition_app(_composed(options, composition, composer, links))
@@ -112,10 +112,10 @@ def _app(
 def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, AppFactory]":
     """Return the configured agents' name for people, and the factory that serves them."""
     from portico.cli.agents import configured_agents
-    from portico.config.paths import config_file, state_folder
-    from portico.model.wording import counted
+    from portico.core.config.paths import config_file, state_folder
+    from portico.core.model.wording import counted
+    from portico.core.state.report import report
     from portico.process.family import refuse_below_agent
-    from portico.state.report import report
 
     refuse_below_agent("portico run --agents")
     config = configured_agents(path or config_file())
@@ -159,7 +159,7 @@ def _composed(
 
 def report_failure(error: LoadError) -> None:
     """Print why a file could not be loaded: the user's own line first, then the traceback."""
-    from portico.state.report import report
+    from portico.core.state.report import report
 
     report(str(error))
     print_own_traceback(error.reason)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 from portico.cli.door import add_door
 from portico.console.stderr import keep_stdout, log_to_stderr, report_no_servers, report_waiting
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from portico.config.schema import Config
+    from portico.core.config.schema import Config
+    from portico.core.model.types import Link
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
-    from portico.model.types import Link
     from portico.server import Server
     from portico.windows.owner import SharedGateway
 
@@ -100,10 +100,10 @@ def _with_members(
 
 def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     from portico import __version__
-    from portico.config.paths import config_file
-    from portico.config.read import read
+    from portico.core.config.paths import config_file
+    from portico.core.config.read import read
+    from portico.core.state.files import stamp
     from portico.gateway.serve_options import ServeOptions, restricted_to
-    from portico.state.files import stamp
 
     def load(path: str) -> "Config":
         if options.group is None:
@@ -138,7 +138,7 @@ def _check_server(config: "Config", name: str, http: str | None) -> None:
         raise PorticoError(f"--server is for stdio; over HTTP the server is at /servers/{name}/mcp")
     entry = config.entries.get(name)
     if entry is None:
-        from portico.config.problems import suggestion
+        from portico.core.documents.problems import suggestion
 
         hint = suggestion(name, config.entries) or "add it first"
         raise PorticoError(f"{config.path}: there is no server {name!r}; {hint}")
@@ -148,7 +148,7 @@ def _check_server(config: "Config", name: str, http: str | None) -> None:
 
 
 def _client_name(text: str) -> str:
-    from portico.config.names import is_valid_name
+    from portico.core.documents.names import is_valid_name
 
     if not is_valid_name(text):
         raise argparse.ArgumentTypeError("is not a valid name: use letters, digits, - and _")

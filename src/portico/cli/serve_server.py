@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from portico.cli.main import embedded
 from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
-from portico.model.types import Link
+from portico.core.model.types import Link
 from portico.server import Server
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from portico.config.edit import add_server, check_name, remove_server, set_enabled
-from portico.config.entry import read_server
-from portico.config.expand import Sources, is_reference
-from portico.config.paths import BUNDLES, config_file, state_folder
-from portico.config.problems import ConfigError, Report
-from portico.config.schema import file_of
-from portico.config.values import check_url
 from portico.console.given_secrets import GivenSecrets, secret_files
 from portico.console.render import Screen
 from portico.console.usage import URLS
+from portico.core.config.entry import read_server
+from portico.core.config.expand import Sources, is_reference
+from portico.core.config.paths import BUNDLES, config_file, state_folder
+from portico.core.config.schema import file_of
+from portico.core.config.values import check_url
+from portico.core.documents.edit import add_server, check_name, remove_server, set_enabled
+from portico.core.documents.problems import ConfigError, Report
 from portico.process.environment import looks_secret
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")

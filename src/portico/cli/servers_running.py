@@ -9,15 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from portico.cli.gateway import warn_broken
-from portico.config.paths import config_file, control_folder
-from portico.config.problems import ConfigError
-from portico.config.schema import ComponentEntry, Config, ServerEntry
 from portico.console.login_views import configured_login, login_line, login_warning, other_logins
 from portico.console.render import Screen, server_error
 from portico.console.running import nothing_runs, running_statuses, serves
 from portico.console.target import open_client, run
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
+from portico.core.config.paths import config_file, control_folder
+from portico.core.config.schema import ComponentEntry, Config, ServerEntry
+from portico.core.documents.problems import ConfigError
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
 from portico.windows.control import send_command as ask_socket
 
 _REFRESH_S = 90.0
@@ -108,7 +108,7 @@ def _of_config(running: list[RunningServer], config: str | None) -> list[Running
 
 def _config(given: str | None) -> tuple[Config | None, ConfigError | None]:
     """The config with its variables unexpanded; None if there is no default config."""
-    from portico.config.read import read
+    from portico.core.config.read import read
 
     path = given or config_file()
     if given is None and not os.path.lexists(path):

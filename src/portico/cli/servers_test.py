@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from portico import __version__
-from portico.config.paths import config_file
-from portico.config.problems import ConfigError, quoted, suggestion
-from portico.config.read import read
 from portico.console.render import Screen, server_error
 from portico.console.server_check import KINDS, check_server
 from portico.console.target import run
-from portico.model.wording import counted
+from portico.core.config.paths import config_file
+from portico.core.config.read import read
+from portico.core.documents.problems import ConfigError, quoted, suggestion
+from portico.core.model.wording import counted
 
 _MAX_CONCURRENT = 4
 

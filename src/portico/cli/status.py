@@ -147,7 +147,7 @@ def _with_folders(
 
 def _notices(servers: list[dict[str, Any]]) -> Iterator[str]:
     """Warnings about servers, and the latest changes to their definitions."""
-    from portico.catalog.history import change_line
+    from portico.core.catalog.history import change_line
 
     for server in servers:
         yield from _login_notices(server)

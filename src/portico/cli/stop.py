@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from portico.config.paths import config_file
 from portico.console.running import owners
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
+from portico.core.config.paths import config_file
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
 from portico.process.family import refuse_below_agent
 from portico.windows.control import send_command
 

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from portico.cli.main import COMMANDS
 from portico.console.usage import URLS, Parser
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 FILES, FOLDERS, PROGRAMS = ":files", ":folders", ":commands"
 _SHELL_COMPLETED = (FILES, FOLDERS, PROGRAMS)
@@ -131,7 +131,7 @@ def _plain(parser: Parser, command: str, plain: Sequence[str], config: str) -> I
 
 def _config(typed: Sequence[str]) -> str:
     """The path after `--config`, or the default one."""
-    from portico.config.paths import config_file
+    from portico.core.config.paths import config_file
 
     for at, word in enumerate(typed):
         if word == "--config" and typed[at + 1 :]:
@@ -143,7 +143,7 @@ def _config(typed: Sequence[str]) -> str:
 
 def _named(kind: str, config: str) -> Iterable[str]:
     """The names of the config's `servers` or `groups`."""
-    from portico.config.read import read
+    from portico.core.config.read import read
 
     try:
         return list(getattr(read(config, only=()), kind))
@@ -154,7 +154,7 @@ def _named(kind: str, config: str) -> Iterable[str]:
 def _tools(config: str) -> Iterable[str]:
     """The configured servers' tools, from their cached catalogs."""
     from portico import __version__
-    from portico.config.read import read
+    from portico.core.config.read import read
     from portico.gateway.cached_catalogs import cached_tools
 
     try:

@@ -11,10 +11,10 @@ import sys
 from portico import __version__
 from portico.cli.main import embedded
 from portico.console.stderr import keep_stdout, log_to_stderr
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
+from portico.core.state.report import report
+from portico.core.state.stderr import STDERR
 from portico.process.hardening import harden
-from portico.state.report import report
-from portico.state.stderr import STDERR
 from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 
 

@@ -13,9 +13,9 @@ from portico.console.form import InputClosed, can_ask, read_line
 from portico.console.render import Screen
 from portico.console.task_form import QuestionClosed, asked_at_terminal, has_answer
 from portico.console.task_views import every_task, find_task, short, task_data
-from portico.model.context import LOCAL
-from portico.model.errors import McpError, PorticoError
-from portico.model.wording import counted
+from portico.core.model.context import LOCAL
+from portico.core.model.errors import McpError, PorticoError
+from portico.core.model.wording import counted
 from portico.providers.rounds import check_answer
 from portico.task_protocol.task_answers import typed_answer
 from portico.tasks.record import CANCELLED, QUEUED, TaskQuestion, TaskRecord, TaskRefused
@@ -166,8 +166,8 @@ async def resume(store: "TaskStore", options: argparse.Namespace) -> int:
 
 def taken_by(kind: str) -> tuple[str, int | None]:
     """Return who takes queued tasks of this kind, for people, and the process if one runs."""
-    from portico.config.paths import control_folder
     from portico.console.running import running_statuses
+    from portico.core.config.paths import control_folder
     from portico.gateway.serve_options import key_of
     from portico.windows.owner_lock import owner_of
 

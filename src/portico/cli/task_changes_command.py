@@ -13,16 +13,16 @@ from typing import IO, TYPE_CHECKING
 import msgspec
 
 from portico.cli.task_actions import is_confirmed
-from portico.config.paths import state_folder
 from portico.console.render import Screen
 from portico.console.task_views import every_task, find_task
+from portico.core.config.paths import state_folder
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
 from portico.delegate.stored_delegation import StoredDelegation
 from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_folder import WORKTREES
 from portico.delegate.worktree_record import WorktreeError
 from portico.delegate.worktrees import Worktrees
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
 from portico.tasks.record import ID_PREFIX
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
 @asynccontextmanager
 async def _opened() -> "AsyncIterator[TaskStore]":
     """Open the store; the tasks of processes that have ended are queued or interrupted first."""
-    from portico.config.paths import state_folder
+    from portico.core.config.paths import state_folder
     from portico.tasks.store import tasks_in_folder
 
     store = tasks_in_folder(state_folder())
@@ -133,11 +133,11 @@ async def _show(store: "TaskStore", options: argparse.Namespace) -> int:
 async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
     """Wait for a task; 0 if it completed, and its tool did not fail."""
     from portico.cli.task_actions import ended_task, taken_by
-    from portico.config.paths import state_folder
     from portico.console.render import Screen, Ticker
     from portico.console.spoken_text import SpokenText, print_end
     from portico.console.task_views import find_task, question_lines, short, task_data
-    from portico.model.errors import PorticoError
+    from portico.core.config.paths import state_folder
+    from portico.core.model.errors import PorticoError
 
     task, err = await find_task(store, options.words[0]), Screen(sys.stderr)
     out = None if options.json else Screen(sys.stdout)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from portico.components.classify import Component
-    from portico.config.schema import ServerEntry
     from portico.console.argument_types import Add
     from portico.console.usage import Parser
-    from portico.model.types import Link
+    from portico.core.config.schema import ServerEntry
+    from portico.core.model.types import Link
     from portico.wires.wire import Address
     from portico.wrap_app import WrapOptions
 
@@ -122,9 +122,9 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
 
 def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     """The server's address, and the keys of its catalogs and history on disk."""
-    from portico.catalog.upstream_key import upstream_key
-    from portico.config.paths import state_folder
-    from portico.state.user_secret import user_secret
+    from portico.core.catalog.upstream_key import upstream_key
+    from portico.core.config.paths import state_folder
+    from portico.core.state.user_secret import user_secret
 
     secret = user_secret(state_folder())
     target = options.target
@@ -150,9 +150,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
             max_connections=options.max_connections,
         )
         return address, key_at_url, upstream_key(secret, url=f"{url}#history")
+    from portico.core.state.stderr import STDERR
     from portico.process.environment import clean, meaningful
     from portico.process.install_commands import install_seconds
-    from portico.state.stderr import STDERR
     from portico.wires.child_wire import Command
 
     given = dict(options.env)
@@ -183,7 +183,7 @@ def options_of(
     component: "Component", door: DoorOptions, links: "tuple[Link, ...]"
 ) -> "WrapOptions":
     """Return the options that wrap a component: a command, a URL or an alias of either."""
-    from portico.config.paths import working_folder
+    from portico.core.config.paths import working_folder
 
     options = _Options()
     options.target = [component.url] if component.url else list(component.argv)

@@ -8,11 +8,11 @@ from msgspec import Raw
 
 from portico.client.client_answers import NO_ANSWERS, ClientAnswers
 from portico.client.listing import Listing, list_all
-from portico.model.errors import HEADER_MISMATCH, McpError, TargetError
-from portico.model.methods import TABLE
-from portico.model.offer import HeaderParam
-from portico.protocol.codec import encode
-from portico.protocol.eras import LEVEL_KEY, is_input_required
+from portico.core.model.errors import HEADER_MISMATCH, McpError, TargetError
+from portico.core.model.methods import TABLE
+from portico.core.model.offer import HeaderParam
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import LEVEL_KEY, is_input_required
 from portico.upstream.exchange import QUOTING, Exchange
 from portico.upstream.handshake import HandshakeLimits, Introduction, modern_meta
 from portico.upstream.request_headers import request_headers

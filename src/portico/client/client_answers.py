@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidParams, McpError
+from portico.core.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InvalidParams, McpError
 
 Answer = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any]]]
 """Takes the params of a question and returns its result; raises McpError to refuse it."""

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from portico.definitions.definition_error import DefinitionError
-from portico.definitions.header_params import header_params
-from portico.model.errors import McpError, TargetError
-from portico.model.methods import LIST_KINDS, TABLE, ListKind
-from portico.model.offer import HeaderParam
-from portico.protocol.codec import decoded
+from portico.core.definitions.definition_error import DefinitionError
+from portico.core.definitions.header_params import header_params
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.methods import LIST_KINDS, TABLE, ListKind
+from portico.core.model.offer import HeaderParam
+from portico.core.protocol.codec import decoded
 from portico.upstream.pages import all_pages
 from portico.upstream.rpc_error import one_line
 

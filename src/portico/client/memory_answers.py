@@ -5,7 +5,7 @@ from inspect import isawaitable
 from typing import Any
 
 from portico.client.client_answers import Answer, ClientAnswers
-from portico.model.context import Elicited
+from portico.core.model.context import Elicited
 
 ElicitAnswer = Mapping[str, Any] | Elicited[Any] | None
 """The content that a person submits, None to decline, or an `Elicited` with any action."""

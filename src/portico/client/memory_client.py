@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from portico.client.client import Client
 from portico.client.connect import connect
 from portico.client.memory_answers import Elicit, Roots, Sample, client_answers
-from portico.model.content import Contents, ToolResult
-from portico.model.methods import LISTEN
-from portico.model.version import Version
-from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY
-from portico.protocol.received_results import (
+from portico.core.model.content import Contents, ToolResult
+from portico.core.model.methods import LISTEN
+from portico.core.model.version import Version
+from portico.core.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY
+from portico.core.protocol.received_results import (
     FilledPrompt,
     ReceivedPrompt,
     ReceivedResource,

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.config.schema import Config, Profile, ServerEntry
+    from portico.core.config.schema import Config, Profile, ServerEntry
 
 
 class ConfigAliases(Mapping[str, "ServerEntry"]):
@@ -23,7 +23,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
         self._quiet = quiet
 
     def __getitem__(self, name: str) -> "ServerEntry":
-        from portico.config.read import read
+        from portico.core.config.read import read
 
         if name not in self._names:
             raise KeyError(name)
@@ -47,7 +47,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
     @cached_property
     def path(self) -> str:
         """The path of the config, which may not exist."""
-        from portico.config.paths import config_file
+        from portico.core.config.paths import config_file
 
         return self._path or config_file()
 
@@ -85,7 +85,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
     def _config(self) -> "Config | None":
         import os
 
-        from portico.config.read import read
+        from portico.core.config.read import read
 
         try:
             if self._path is None and not os.path.exists(self.path):
@@ -96,7 +96,7 @@ class ConfigAliases(Mapping[str, "ServerEntry"]):
                 return None
             if self._path is not None:
                 raise
-            from portico.state.report import report
+            from portico.core.state.report import report
 
             report(f"the names in the config cannot be used:\n{error}")
             return None

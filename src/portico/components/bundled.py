@@ -17,10 +17,10 @@ from portico.bundles.contents import BundleContents, BundledComponent, BundleErr
 from portico.components.classify import Component, classify
 from portico.components.resolver import RequestedComponent
 from portico.components.wasm_process import COMPILE_S
-from portico.config.names import valid_name
-from portico.config.paths import cache_folder
-from portico.config.schema import ServerEntry, Timeouts
-from portico.state.report import report
+from portico.core.config.paths import cache_folder
+from portico.core.config.schema import ServerEntry, Timeouts
+from portico.core.documents.names import valid_name
+from portico.core.state.report import report
 
 _RUN = ("-P", "-m", "portico", "run")
 _UNPACKED = "components"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.config.names import is_valid_name, valid_name
-from portico.model.errors import PorticoError
-from portico.model.wording import close_matches, did_you_mean, is_nearly_url, printable
+from portico.core.documents.names import is_valid_name, valid_name
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import close_matches, did_you_mean, is_nearly_url, printable
 
 if TYPE_CHECKING:
-    from portico.config.schema import ServerEntry
+    from portico.core.config.schema import ServerEntry
 
 ComponentKind = Literal["python", "definitions", "wasm", "command", "url", "bundle"]
 
@@ -239,7 +239,7 @@ def _bundle(argument: str, path: str, head: bytes) -> Component:
 
 def _wasm(argument: str, path: str, head: bytes, variable: str) -> Component:
     from portico.components.wasm_process import check_wasm, wasm_server
-    from portico.config.schema import ComponentEntry
+    from portico.core.config.schema import ComponentEntry
 
     if variable:
         what = "only a Python file that uses Portico has variables"

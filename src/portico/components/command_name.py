@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 
-from portico.config.names import valid_name
+from portico.core.documents.names import valid_name
 
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*|(?:ba|da|z)?sh")
 _UV = "--from --with --python -p --directory --project --index --index-url --extra-index-url"

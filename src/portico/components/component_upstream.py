@@ -1,9 +1,9 @@
 """The upstream of a component's own process, which gets the sessions of clients."""
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import Answer
-from portico.state.client_sessions import SESSIONS
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer
+from portico.core.state.client_sessions import SESSIONS
 from portico.upstream.upstream import Upstream
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from portico.components.classify import Component, ComponentError
 from portico.components.load import LoadedFile, LoadError, import_file, load_file
-from portico.model.types import Link
+from portico.core.model.types import Link
 from portico.server import Server
 
 
@@ -113,7 +113,7 @@ class Composer:
         try:
             return load_file(component, handlers)
         except LoadError as error:
-            from portico.state.own_line import own_files
+            from portico.core.state.own_line import own_files
 
             # A module that failed is not loaded, but saving it may fix the component.
             self._used[component.path].update(own_files(error.reason))

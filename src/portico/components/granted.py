@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from portico.components.classify import Component, ComponentError, InvalidArgument
 from portico.components.wasm_process import with_grants
-from portico.config.component_grants import InvalidGrant
-from portico.config.expand import Unresolved
-from portico.model.wording import close_matches, did_you_mean, printable
+from portico.core.config.component_grants import InvalidGrant
+from portico.core.config.expand import Unresolved
+from portico.core.model.wording import close_matches, did_you_mean, printable
 
 
 def granted(

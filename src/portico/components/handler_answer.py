@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from portico.model.errors import INTERNAL_ERROR, McpError
-from portico.model.message import Request, Response
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import URL_REQUIRED, members
+from portico.core.model.errors import INTERNAL_ERROR, McpError
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import URL_REQUIRED, members
 
 
 class _Answered(Struct):

@@ -18,21 +18,21 @@ from portico.chain.fold import COMPONENT
 from portico.chain.views import Learner, ViewPending
 from portico.components.handler_answer import failure_of, response_of
 from portico.components.handler_worker import HandlerWorker
-from portico.model.context import Ask, Context
-from portico.model.errors import (
+from portico.core.model.context import Ask, Context
+from portico.core.model.errors import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     InvalidParams,
     McpError,
 )
-from portico.model.message import Request, Response
-from portico.model.methods import KNOWN, LIST_KINDS, METHODS_WITH_TARGET
-from portico.model.offer import KEYS, Listed, Offer
-from portico.model.types import Answer, Change, Handler
-from portico.model.version import MODERN
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
-from portico.state.client_sessions import SESSIONS
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import KNOWN, LIST_KINDS, METHODS_WITH_TARGET
+from portico.core.model.offer import KEYS, Listed, Offer
+from portico.core.model.types import Answer, Change, Handler
+from portico.core.model.version import MODERN
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
+from portico.core.state.client_sessions import SESSIONS
 from portico.wasm.handler_protocol import ASK, CHANGED, LOG, NEXT, PROGRESS, UPDATED
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import INVALID_REQUEST, McpError, TargetError
-from portico.model.version import MODERN
-from portico.protocol.codec import encode
-from portico.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
+from portico.core.model.errors import INVALID_REQUEST, McpError, TargetError
+from portico.core.model.version import MODERN
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
 from portico.upstream.backoff import BackoffLimits, CircuitBreaker
 from portico.upstream.exchange import Exchange
 from portico.upstream.rpc_error import ServerError

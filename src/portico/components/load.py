@@ -14,13 +14,13 @@ from msgspec import Struct
 from portico.chain.fold import COMPONENT
 from portico.chain.hooks import HOOKS, hooks
 from portico.components.classify import Component, ComponentError, read_head
-from portico.model.errors import PorticoError, RegistrationError
-from portico.model.types import Link
-from portico.model.wording import close_matches, did_you_mean
+from portico.core.model.errors import PorticoError, RegistrationError
+from portico.core.model.types import Link
+from portico.core.model.wording import close_matches, did_you_mean
 from portico.server import Server, loading
 
 if TYPE_CHECKING:
-    from portico.definitions.load import Definitions
+    from portico.core.definitions.load import Definitions
 
 
 _FRESH_S = 3.0
@@ -128,7 +128,7 @@ class _FreshLoader(SourceFileLoader):
 
 
 def _failure(path: str, error: BaseException) -> str:
-    from portico.state.own_line import own_line
+    from portico.core.state.own_line import own_line
 
     where = own_line(error, os.path.abspath(path)) or path
     if isinstance(error, PorticoError):
@@ -238,7 +238,7 @@ def _from_definitions(path: str, handlers: ModuleType | None) -> Server:
 
 def read_definitions(path: str) -> "Definitions":
     """Return the contents of a definitions file; raises PorticoError."""
-    from portico.definitions import load
+    from portico.core.definitions import load
 
     try:
         return load.load_file(path)
@@ -255,7 +255,7 @@ def _rejection(path: str, error: RegistrationError) -> PorticoError:
 
 
 def _is_config(path: str) -> bool:
-    from portico.config.document import open_document
+    from portico.core.documents.document import open_document
 
     try:
         data = open_document(path).data

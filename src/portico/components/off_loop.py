@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from portico.components.classify import ComponentError
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.providers.threads import Threads
 
 T = TypeVar("T")

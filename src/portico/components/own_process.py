@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.file_python import command_of, header_of
 from portico.components.wasm_process import wasm_server
-from portico.config.component_grants import ComponentGrants
-from portico.config.paths import state_folder
-from portico.config.schema import ComponentEntry, ServerEntry, Timeouts
-from portico.config.trust import check_code
-from portico.model.errors import PorticoError
-from portico.state.client_sessions import FOLDER_VARIABLE
+from portico.core.config.component_grants import ComponentGrants
+from portico.core.config.paths import state_folder
+from portico.core.config.schema import ComponentEntry, ServerEntry, Timeouts
+from portico.core.documents.trust import check_code
+from portico.core.model.errors import PorticoError
+from portico.core.state.client_sessions import FOLDER_VARIABLE
 from portico.wasm.sidecar import ENDING
 
 _RUN = ("-P", "-m", "portico", "run")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from portico.bundles.interfaces import check_interface
 from portico.components.classify import PROJECT_FILE, ComponentError
-from portico.model.wording import close_matches, did_you_mean, printable
+from portico.core.model.wording import close_matches, did_you_mean, printable
 
 _MAX_SIZE = 256 * 1024
 _MAX_FILES = 2_000

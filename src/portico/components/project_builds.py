@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from portico.components.classify import ComponentError
 from portico.components.project import Project
-from portico.state.report import report
+from portico.core.state.report import report
 
 BUILD_S = 300.0
 _TAIL_LINES = 20

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from portico.components.classify import ComponentError, classify
 from portico.components.resolver import RequestedComponent, is_registry_reference
-from portico.config.names import valid_name
+from portico.core.documents.names import valid_name
 from portico.distribution.distribution_error import DistributionError
 
 if TYPE_CHECKING:
-    from portico.config.schema import Config
+    from portico.core.config.schema import Config
     from portico.distribution.pull import Pulled, Puller
     from portico.distribution.reference import OciReference
 
@@ -63,8 +63,8 @@ def pull_configured(config_path: str) -> None:
 def _read(path: str) -> "Config":
     import os
 
-    from portico.config.read import read
-    from portico.config.schema import Config
+    from portico.core.config.read import read
+    from portico.core.config.schema import Config
 
     return read(path, only=()) if os.path.exists(path) else Config(path=path)
 
@@ -76,7 +76,7 @@ def _reference(config: "Config", argument: str) -> "OciReference":
 
 
 def _puller(config: "Config") -> "Puller":
-    from portico.config.paths import cache_folder
+    from portico.core.config.paths import cache_folder
     from portico.distribution.blob_cache import BlobCache
     from portico.distribution.blob_download import NoProgress
     from portico.distribution.lock_file import LockFile

@@ -22,9 +22,9 @@ from portico.components.resolver import (
     is_registry_reference,
     resolve_entries,
 )
-from portico.config.names import is_valid_name
-from portico.model.wording import close_matches, did_you_mean
-from portico.state.report import report
+from portico.core.documents.names import is_valid_name
+from portico.core.model.wording import close_matches, did_you_mean
+from portico.core.state.report import report
 
 
 class ProfileResolver:

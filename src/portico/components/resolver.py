@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from portico.components.classify import Component, ComponentError, classify_name
-from portico.model.wording import printable
+from portico.core.model.wording import printable
 
 MAX_NESTED = 8
 """How deep profiles, bundles and references may lead to each other."""

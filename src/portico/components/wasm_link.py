@@ -7,9 +7,9 @@ from portico.components.classify import Component, ComponentError
 from portico.components.handler_link import HandlerLink
 from portico.components.handler_worker import HandlerWorker
 from portico.components.wasm_process import settings_of
-from portico.config.schema import ServerEntry
-from portico.model.types import Link
-from portico.state.stderr import STDERR
+from portico.core.config.schema import ServerEntry
+from portico.core.model.types import Link
+from portico.core.state.stderr import STDERR
 from portico.upstream.configured_address import address
 from portico.wasm.binary import NotAComponent, outline, read_component
 from portico.wasm.handler_protocol import is_handler

@@ -7,11 +7,11 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from portico.config.component_grants import add_grants
-from portico.config.expand import Sources
-from portico.config.paths import cache_folder, state_folder
-from portico.config.schema import ComponentEntry, ServerEntry
-from portico.model.errors import PorticoError
+from portico.core.config.component_grants import add_grants
+from portico.core.config.expand import Sources
+from portico.core.config.paths import cache_folder, state_folder
+from portico.core.config.schema import ComponentEntry, ServerEntry
+from portico.core.model.errors import PorticoError
 from portico.wasm.binary import NotAComponent, check_head
 from portico.wasm.settings import VARIABLE, HostSettings, Instance, decode_settings
 from portico.wasm.sidecar import ENDING

@@ -7,8 +7,8 @@ from portico.agents.availability import problem
 from portico.agents.configured_agent import launch_of
 from portico.agents.failures import LoginRequired
 from portico.agents.probe import probe
-from portico.config.agents_schema import AgentEntry
-from portico.model.errors import TargetError
+from portico.core.config.agents_schema import AgentEntry
+from portico.core.model.errors import TargetError
 
 
 async def check_agent(entry: AgentEntry, folder: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from portico.http1.headers import header_problem
+from portico.core.http1.headers import header_problem
 
 
 def header(text: str) -> tuple[str, str]:

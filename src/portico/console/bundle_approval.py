@@ -6,8 +6,8 @@ import sys
 from portico.bundles.approvals import Approvals, wish_lines
 from portico.bundles.bundle_reader import BundleReader
 from portico.bundles.contents import BundleError
-from portico.config.paths import state_folder
 from portico.console.render import Screen
+from portico.core.config.paths import state_folder
 
 
 def approve_bundle(bundle: BundleReader, path: str, origin: str) -> None:

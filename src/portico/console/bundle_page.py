@@ -10,7 +10,7 @@ from portico.bundles.approvals import wish_lines
 from portico.bundles.bundle_reader import BundleReader, open_bundle_file
 from portico.bundles.contents import BundledComponent
 from portico.console.render import Screen, size
-from portico.model.wording import counted, printable
+from portico.core.model.wording import counted, printable
 
 _KINDS = {
     "python": "a Python file",

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.config.client_exposure import KNOWN_CLIENTS, known_client
-from portico.config.paths import config_file
-from portico.config.problems import suggestion
-from portico.config.read import read
 from portico.console.render import BYTES_PER_TOKEN, Screen, first_line
+from portico.core.config.client_exposure import KNOWN_CLIENTS, known_client
+from portico.core.config.paths import config_file
+from portico.core.config.read import read
+from portico.core.documents.problems import suggestion
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
 from portico.fit.exposure_choice import ClientFacts, ExposureChoice, choose
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
 
 if TYPE_CHECKING:
-    from portico.config.schema import Config
+    from portico.core.config.schema import Config
 
 _SHOWN = {"all": "every tool", "search": "the meta-tools"}
 

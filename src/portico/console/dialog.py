@@ -3,7 +3,7 @@
 import sys
 
 from portico.console.render import Screen
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 
 class Declined(PorticoError):

@@ -12,7 +12,7 @@ import msgspec
 
 from portico.client.client_answers import ClientAnswers
 from portico.console.render import Screen, Ticker, first_line
-from portico.model.wording import counted
+from portico.core.model.wording import counted
 from portico.task_protocol.answer_choices import Choice, choices_of, chosen
 
 _DECLINED: dict[str, Any] = {"action": "decline"}

@@ -5,11 +5,11 @@ import os
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
-from portico.config.paths import config_file
 from portico.console.dialog import Dialog
 from portico.console.secret_values import KEYRING, NO_KEYRING, VARIABLE, keyring_store
-from portico.model.errors import PorticoError
-from portico.state.files import make_private, replace
+from portico.core.config.paths import config_file
+from portico.core.model.errors import PorticoError
+from portico.core.state.files import make_private, replace
 
 FILE = "file"
 _PLACES = {"f": FILE, "k": KEYRING, "v": VARIABLE}

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.catalog.merge import Clash
 from portico.client.listing import Listing
 from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
@@ -19,8 +18,9 @@ from portico.components.grants import Grants, grants_of
 from portico.components.wasm_link import binary_facts
 from portico.console.render import BYTES_PER_TOKEN
 from portico.console.target import address_of, open_client
-from portico.model.errors import PorticoError
-from portico.model.offer import KEYS, KINDS
+from portico.core.catalog.merge import Clash
+from portico.core.model.errors import PorticoError
+from portico.core.model.offer import KEYS, KINDS
 
 if TYPE_CHECKING:
     from portico.client.client import Client

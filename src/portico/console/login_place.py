@@ -6,12 +6,12 @@ import sys
 from portico.auth.configured_login import login_store
 from portico.auth.login import BEARER, LoginPlace
 from portico.auth.web_url import checked_url
-from portico.config.auth_settings import AuthSettings
-from portico.config.paths import config_file
-from portico.config.schema import ServerEntry
 from portico.console.usage import URLS
-from portico.model.errors import PorticoError
-from portico.model.wording import close_matches, did_you_mean
+from portico.core.config.auth_settings import AuthSettings
+from portico.core.config.paths import config_file
+from portico.core.config.schema import ServerEntry
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import close_matches, did_you_mean
 
 _MAX_KEY = 16 * 1024
 
@@ -50,7 +50,7 @@ def login_place(name: str, config: str | None) -> tuple[LoginPlace, AuthSettings
 
 
 def _entry(name: str, config: str | None) -> ServerEntry:
-    from portico.config.read import read
+    from portico.core.config.read import read
 
     path = config or config_file()
     if config is None and not os.path.lexists(path):

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from portico.auth.login import WARN_S, LoginPlace
-from portico.config.schema import ComponentEntry, ServerEntry
 from portico.console.tables import duration
 from portico.console.usage import URLS
+from portico.core.config.schema import ComponentEntry, ServerEntry
 
 
 def login_line(login: Mapping[str, Any], now: float | None = None) -> str:

@@ -6,9 +6,9 @@ import shlex
 import sys
 from typing import Any
 
-from portico.config.expand import is_reference
 from portico.console.form import Form, InputClosed, can_ask, read_line
 from portico.console.render import Screen, Ticker
+from portico.core.config.expand import is_reference
 from portico.published.settings import PublishedError, Setting, Values
 from portico.published.source import PublishedServer
 

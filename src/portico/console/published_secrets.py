@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.config.expand import is_reference
 from portico.console.dialog import Dialog
 from portico.console.secret_values import (
     KEYRING,
@@ -16,6 +15,7 @@ from portico.console.secret_values import (
     keyring_store,
     with_answers,
 )
+from portico.core.config.expand import is_reference
 from portico.published.settings import PublishedError, Setting, Values
 from portico.published.source import PublishedServer
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from portico.console.render import Screen, size
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 
 class CannotSave(PorticoError):

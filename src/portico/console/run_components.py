@@ -15,7 +15,7 @@ from portico.components.resolution import (
     resolve_components,
     with_handlers,
 )
-from portico.state.report import report
+from portico.core.state.report import report
 
 if TYPE_CHECKING:
     from portico.components.bundled import BundleOpener

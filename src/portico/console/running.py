@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.config.paths import config_file, control_folder
-from portico.config.problems import ConfigError
+from portico.core.config.paths import config_file, control_folder
+from portico.core.documents.problems import ConfigError
 from portico.windows.control import send_command, socket_names
 
 _STATUS_S = 5.0
@@ -51,7 +51,7 @@ class RunningPortico(Struct):
         if not isinstance(gateway, dict):
             return ", ".join([f"wrap: {process}" if "server" in self.status else process, *url])
         from portico.console.tables import duration
-        from portico.model.wording import counted
+        from portico.core.model.wording import counted
 
         tasks = gateway.get("tasks_running")
         parts = [
@@ -73,7 +73,7 @@ class RunningPortico(Struct):
         pid, windows = self.status.get("pid"), self.status.get("window_pids")
         if not isinstance(windows, list) or not windows or pid in windows:
             return []
-        from portico.model.wording import counted
+        from portico.core.model.wording import counted
 
         count = counted(len(windows), "window")
         return [f"  owner {pid}, {count}: {', '.join(map(str, windows))}"]
@@ -81,7 +81,7 @@ class RunningPortico(Struct):
     @property
     def _windows(self) -> str:
         """The number of windows, and the names of their clients."""
-        from portico.model.wording import counted
+        from portico.core.model.wording import counted
 
         clients = self.status.get("clients") or {}
         named = [f"{name} {count}" if count > 1 else name for name, count in clients.items()]
@@ -170,7 +170,7 @@ def nothing_runs(path: str) -> str:
 
 
 def _cached_status(path: str, version: str) -> dict[str, Any]:
-    from portico.config.read import read
+    from portico.core.config.read import read
     from portico.gateway.cached_catalogs import cached_status
 
     config = read(path)

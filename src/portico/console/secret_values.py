@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-from portico.config.expand import SERVICE, is_reference
-from portico.config.problems import Path
+from portico.core.config.expand import SERVICE, is_reference
+from portico.core.documents.problems import Path
 from portico.process.environment import looks_secret
 
 KEEP, VARIABLE, KEYRING = "keep", "env", "keyring"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from portico.config.read import read
-from portico.config.schema import ComponentEntry, Config, ServerEntry
-from portico.model.errors import McpError, PorticoError
-from portico.model.methods import LIST_KINDS
-from portico.protocol.codec import NO_RAW, decoded
-from portico.protocol.eras import SERVER_INFO_KEY, members
+from portico.core.config.read import read
+from portico.core.config.schema import ComponentEntry, Config, ServerEntry
+from portico.core.model.errors import McpError, PorticoError
+from portico.core.model.methods import LIST_KINDS
+from portico.core.protocol.codec import NO_RAW, decoded
+from portico.core.protocol.eras import SERVER_INFO_KEY, members
 
 if TYPE_CHECKING:
-    from portico.catalog.catalog import Catalog
+    from portico.core.catalog.catalog import Catalog
 
 KINDS = tuple(LIST_KINDS)
 
@@ -51,16 +51,16 @@ async def _listed(
     server: ServerEntry, config: Config, version: str, within_s: float | None, *, keeps: bool
 ) -> dict[str, Any]:
     """Fetch the lists of a server as the gateway does; raises McpError or TargetError."""
-    from portico.catalog.catalog_store import CatalogStore
-    from portico.catalog.history_store import histories
-    from portico.config.paths import cache_folder, state_folder
+    from portico.core.catalog.catalog_store import CatalogStore
+    from portico.core.catalog.history_store import histories
+    from portico.core.config.paths import cache_folder, state_folder
+    from portico.core.state.user_secret import user_secret
     from portico.gateway.member_kinds import (
         MemberEnvironment,
         MemberLimits,
         member_of,
         no_history,
     )
-    from portico.state.user_secret import user_secret
 
     warnings: list[str] = []
     notes: list[str] = []

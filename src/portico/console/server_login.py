@@ -14,11 +14,11 @@ from portico.auth.login_store import LoginStore
 from portico.auth.machine_login import MachineLogin
 from portico.auth.page_login import PageLogin
 from portico.auth.redirect_listener import RedirectListener
-from portico.config.auth_settings import MACHINE, AuthSettings
-from portico.config.paths import control_folder
 from portico.console.browser_login import BrowserLogin
 from portico.console.render import Screen
-from portico.model.errors import PorticoError
+from portico.core.config.auth_settings import MACHINE, AuthSettings
+from portico.core.config.paths import control_folder
+from portico.core.model.errors import PorticoError
 from portico.windows.control import tell_all
 
 WITHIN_S = 600.0

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from portico.console.render import Screen, Ticker
 from portico.console.task_views import print_result
+from portico.core.model.wording import plain
 from portico.delegate.agent_text import AgentTextReader
 from portico.delegate.stored_delegation import DelegationResult, stored_result
-from portico.model.wording import plain
 from portico.tasks.record import COMPLETED, TaskRecord
 
 if TYPE_CHECKING:

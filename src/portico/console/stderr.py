@@ -4,12 +4,12 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from portico.model.errors import PorticoError
-from portico.state.report import report
-from portico.state.stderr import STDERR
+from portico.core.model.errors import PorticoError
+from portico.core.state.report import report
+from portico.core.state.stderr import STDERR
 
 if TYPE_CHECKING:
-    from portico.config.schema import Config
+    from portico.core.config.schema import Config
 
 
 class StderrLog(logging.Handler):
@@ -36,7 +36,7 @@ def keep_stdout(other: str | None) -> int | None:
     nothing if another transport serves the clients."""
     if other is not None:
         return None
-    from portico.state.stdout import take_stdout
+    from portico.core.state.stdout import take_stdout
 
     return take_stdout()
 
@@ -80,6 +80,6 @@ def print_own_traceback(error: BaseException) -> None:
         return
     import traceback
 
-    from portico.state.own_line import own_traceback
+    from portico.core.state.own_line import own_traceback
 
     sys.stderr.write("".join(traceback.format_exception(type(error), error, own_traceback(error))))

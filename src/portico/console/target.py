@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from portico.components.classify import Component, InvalidArgument, classify
 from portico.console.argument_types import add_grant, header, pair, repeatable, seconds, valued
-from portico.model.errors import TargetError
-from portico.model.release import __version__
+from portico.core.model.errors import TargetError
+from portico.core.model.release import __version__
 
 if TYPE_CHECKING:
     from portico.client.client import Client, Log
     from portico.client.client_answers import ClientAnswers
-    from portico.config.schema import ServerEntry
+    from portico.core.config.schema import ServerEntry
     from portico.upstream.handshake import HandshakeLimits
     from portico.wires.wire import Address
 
@@ -214,7 +214,7 @@ def _spare_token(url: str) -> tuple[str, str]:
     to a Portico of this user the same, or else its own. TokenError if it cannot be trusted."""
     from portico.auth.own_listeners import own_listener
     from portico.auth.token import given_token, read_token
-    from portico.config.paths import state_dir
+    from portico.core.config.paths import state_dir
 
     given = given_token(None)
     if given is not None and url.startswith("https://"):

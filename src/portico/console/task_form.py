@@ -9,8 +9,8 @@ import msgspec
 from portico.console.form import Form, InputClosed, can_ask, discard_typed, read_line
 from portico.console.render import Screen, Ticker
 from portico.console.task_views import short, tool_of
-from portico.model.errors import PorticoError
-from portico.model.methods import ELICIT, SAMPLE
+from portico.core.model.errors import PorticoError
+from portico.core.model.methods import ELICIT, SAMPLE
 from portico.task_protocol.task_answers import question_text, typed_answer, until_closed
 from portico.tasks.record import TaskQuestion, TaskRecord
 

@@ -13,10 +13,10 @@ from msgspec import Raw, Struct
 from portico.console.render import Screen
 from portico.console.result import show_result
 from portico.console.tables import aligned, duration, on_one_line, shortened
-from portico.model.context import LOCAL
-from portico.model.errors import PorticoError
-from portico.model.wording import counted, plain
-from portico.protocol.codec import NO_RAW, decoded
+from portico.core.model.context import LOCAL
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted, plain
+from portico.core.protocol.codec import NO_RAW, decoded
 from portico.task_protocol.task_answers import question_text
 from portico.task_protocol.task_wire import agent_of, error_of, reason_of, result_of
 from portico.tasks.record import (

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from portico.components.classify import ComponentError, InvalidArgument, classify
 from portico.components.load import LoadError, import_file
-from portico.model.errors import PorticoError
-from portico.state.own_line import own_line
+from portico.core.model.errors import PorticoError
+from portico.core.state.own_line import own_line
 
 if TYPE_CHECKING:
     import asyncio
 
     from portico.console.argument_types import Add
     from portico.console.usage import Parser
-    from portico.model.types import Endpoint
+    from portico.core.model.types import Endpoint
     from portico.transport.custom_transport import Transport
 
 _NAME = "serve"

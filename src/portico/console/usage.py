@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from portico.model.wording import close_matches, did_you_mean, is_nearly_url, near_options
+from portico.core.model.wording import close_matches, did_you_mean, is_nearly_url, near_options
 
 URLS = ("http://", "https://")
 _OPTION = re.compile(r"--[^\s=]+(?==|$)")

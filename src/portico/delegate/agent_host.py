@@ -13,11 +13,11 @@ from portico.agents.configured_agent import launch_of
 from portico.agents.delegation import TurnOutcome
 from portico.agents.routing import Routing, RoutingRequest, route
 from portico.agents.warm_pool import WarmPool
-from portico.config.agents_schema import AgentEntry, AgentsConfig
+from portico.core.config.agents_schema import AgentEntry, AgentsConfig
+from portico.core.state.background import Background
+from portico.core.state.store_error import StoreError
 from portico.delegate.agent_slots import AgentSlots
 from portico.observe.delegation_metrics import DelegationMetrics, DelegationNote
-from portico.state.background import Background
-from portico.state.store_error import StoreError
 
 if TYPE_CHECKING:
     from portico.agents.acp_connection import AcpConnection

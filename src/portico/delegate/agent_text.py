@@ -9,8 +9,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from portico.core.state.files import keep_newest, make_private
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.state.files import keep_newest, make_private
 from portico.task_protocol.task_host import TaskHost
 
 _MAX_BYTES = 4 << 20

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager
 
 from portico.agents.quotas import quotas_in_folder
 from portico.chain.endpoint import ChainEndpoint
-from portico.config.agents_schema import AgentsConfig
+from portico.core.config.agents_schema import AgentsConfig
+from portico.core.model.errors import McpError
+from portico.core.model.types import Link
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.agent_text import shown_text
 from portico.delegate.delegate_runner import DelegateRunner
 from portico.delegate.delegate_tools import DelegateTools
 from portico.delegate.stored_delegation import call_of
 from portico.delegate.worktree_folder import WorktreeFolders
-from portico.model.errors import McpError
-from portico.model.types import Link
 from portico.task_protocol.task_host import LinkedRunner, TaskHost
 from portico.task_protocol.task_tools import TaskTools
 

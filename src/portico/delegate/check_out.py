@@ -9,13 +9,13 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from portico.core.state import files
+from portico.core.state.held_folder import HeldFolder
 from portico.delegate.git_command import GitError
 from portico.delegate.refs import branch_tip, write_branch
 from portico.delegate.repository import find_repository
 from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_record import WorktreeError, WorktreeRecord
-from portico.state import files
-from portico.state.held_folder import HeldFolder
 
 _CHECKOUT_S = 600.0
 """How long the checkout of a repository may take."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from portico.task_protocol.task_tool_definitions import hints
 
 if TYPE_CHECKING:
-    from portico.config.agents_schema import AgentEntry, AgentsConfig
+    from portico.core.config.agents_schema import AgentEntry, AgentsConfig
 
 DELEGATE, AGENT_STATUS = "delegate_task", "agent_status"
 AGENT_TOOL_NAMES = (DELEGATE, AGENT_STATUS)

@@ -22,7 +22,11 @@ from portico.agents.delegation import (
 from portico.agents.routing import Routing, RoutingRequest
 from portico.agents.run_turn import Turn, turn_of
 from portico.agents.turn import AcpTurn
-from portico.config.agents_schema import AgentEntry
+from portico.core.config.agents_schema import AgentEntry
+from portico.core.model.errors import TargetError
+from portico.core.model.methods import ELICIT
+from portico.core.protocol.codec import encode
+from portico.core.state.background import Background
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.agent_text import AgentText
 from portico.delegate.nested_questions import NestedQuestions
@@ -38,11 +42,7 @@ from portico.delegate.stored_delegation import (
     result_from,
 )
 from portico.delegate.worktree_record import WorktreeError
-from portico.model.errors import TargetError
-from portico.model.methods import ELICIT
 from portico.process.family import Family
-from portico.protocol.codec import encode
-from portico.state.background import Background
 from portico.task_protocol.answer_choices import ANSWERS
 from portico.task_protocol.task_answers import FOR_MODEL
 from portico.tasks.record import COMPLETED, STARTING

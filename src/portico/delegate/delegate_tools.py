@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from portico.agents.availability import figures
 from portico.agents.routing import RoutingRequest
-from portico.definitions.typed_arguments import typed_arguments
+from portico.core.definitions.typed_arguments import typed_arguments
+from portico.core.model.content import ToolResult
+from portico.core.model.context import Context
+from portico.core.model.errors import ToolError
+from portico.core.model.wording import counted, plain
+from portico.core.protocol.codec import encode
+from portico.core.protocol.result_fields import with_notes
 from portico.delegate.agent_access import FindParent, ParentTask
 from portico.delegate.agent_host import AgentHost
 from portico.delegate.delegate_definitions import delegate_definition, status_definition
@@ -17,12 +23,6 @@ from portico.delegate.folders import folder_within, known_folder, task_folder
 from portico.delegate.prompt_context import check_size, context_blocks
 from portico.delegate.stored_delegation import StoredDelegation, note_in, stored_result
 from portico.delegate.waiting import begun_task, own_result, typed, unfinished, wait_for
-from portico.model.content import ToolResult
-from portico.model.context import Context
-from portico.model.errors import ToolError
-from portico.model.wording import counted, plain
-from portico.protocol.codec import encode
-from portico.protocol.result_fields import with_notes
 from portico.providers.task_mode import OWN
 from portico.server import Server
 from portico.task_protocol.task_call import OwnTask

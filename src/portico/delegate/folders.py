@@ -4,9 +4,9 @@ import os
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
-from portico.model.context import Context
-from portico.model.errors import AskError, McpError, ToolError
-from portico.protocol.eras import declares
+from portico.core.model.context import Context
+from portico.core.model.errors import AskError, McpError, ToolError
+from portico.core.protocol.eras import declares
 
 
 async def task_folder(context: Context, wanted: str | None, roots: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import IO, Any
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.process.environment import clean
 
 TIMEOUT_S = 120.0

@@ -10,18 +10,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from portico.chain.fold import terminus
+from portico.core.model.context import Context
+from portico.core.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.methods import LISTEN
+from portico.core.model.session import Session
+from portico.core.model.types import Answer, Change, Endpoint
+from portico.core.protocol.codec import decoded, encode, error_response
+from portico.core.protocol.eras import members, with_capabilities
+from portico.core.protocol.listen import change_message
+from portico.core.protocol.tasks import is_about_task
+from portico.core.state.pending import after
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
-from portico.model.context import Context
-from portico.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from portico.model.message import NOTHING, Request, Response
-from portico.model.methods import LISTEN
-from portico.model.session import Session
-from portico.model.types import Answer, Change, Endpoint
-from portico.protocol.codec import decoded, encode, error_response
-from portico.protocol.eras import members, with_capabilities
-from portico.protocol.listen import change_message
-from portico.protocol.tasks import is_about_task
-from portico.state.pending import after
 from portico.task_protocol.task_tool_definitions import TASK_TOOL_NAMES
 
 DELEGATION_TOOLS = frozenset((*AGENT_TOOL_NAMES, *TASK_TOOL_NAMES))

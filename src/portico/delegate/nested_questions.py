@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.model.errors import PorticoError
-from portico.protocol.codec import encode
-from portico.state.background import Background
+from portico.core.model.errors import PorticoError
+from portico.core.protocol.codec import encode
+from portico.core.state.background import Background
 from portico.task_protocol.task_answers import is_for_person, until_closed
 from portico.task_protocol.task_changes import task_changes
 from portico.tasks.record import TaskQuestion, TaskRecord

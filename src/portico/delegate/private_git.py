@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+from portico.core.state import files
 from portico.delegate.git_command import GitError, GitFolder
 from portico.delegate.repository import Repository
-from portico.state import files
 
 _SETTINGS_S = 20.0
 _SAFE = {

@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError, ToolError
+from portico.core.model.message import Request
+from portico.core.protocol.codec import encode
 from portico.delegate.delegate_definitions import MAX_PROMPT
-from portico.model.context import Context
-from portico.model.errors import McpError, ToolError
-from portico.model.message import Request
-from portico.protocol.codec import encode
 
 _MAX_LINKS = 20
 Block = Mapping[str, Any]

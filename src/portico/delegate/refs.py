@@ -4,9 +4,9 @@ import os
 import re
 from contextlib import suppress
 
+from portico.core.state.held_folder import HeldFolder
 from portico.delegate.repository import Repository
 from portico.delegate.worktree_record import WorktreeError
-from portico.state.held_folder import HeldFolder
 
 _ID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCHES = "refs/heads/"

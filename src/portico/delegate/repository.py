@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
+from portico.core.state import files
+from portico.core.state.held_folder import HeldFolder
 from portico.delegate.worktree_record import WorktreeError
-from portico.state import files
-from portico.state.held_folder import HeldFolder
 
 _GIT = ".git"
 _WORKTREES = "worktrees"

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from portico.agents.delegation import TurnOutcome
-from portico.model.wording import counted
-from portico.protocol.codec import encode
+from portico.core.model.wording import counted
+from portico.core.protocol.codec import encode
 from portico.task_protocol.task_call import StoredCall
 from portico.task_protocol.task_wire import StoredPayload, result_of
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.core.model.content import ToolResult
+from portico.core.model.context import Context
+from portico.core.model.errors import ToolError
+from portico.core.protocol.received_results import ReceivedToolResult
+from portico.core.protocol.result_fields import with_notes
 from portico.delegate.delegate_definitions import AGENT_STATUS
-from portico.model.content import ToolResult
-from portico.model.context import Context
-from portico.model.errors import ToolError
-from portico.protocol.received_results import ReceivedToolResult
-from portico.protocol.result_fields import with_notes
 from portico.task_protocol.task_answers import question_notes, settled_task
 from portico.task_protocol.task_call import OwnTask
 from portico.task_protocol.task_changes import task_changes

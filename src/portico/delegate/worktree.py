@@ -13,13 +13,13 @@ from typing import IO
 
 from msgspec import Struct
 
+from portico.core.state.held_folder import HeldFolder
 from portico.delegate.git_command import GitError, GitFolder
 from portico.delegate.private_git import PrivateGit
 from portico.delegate.refs import delete_branch, head
 from portico.delegate.repository import Repository
 from portico.delegate.worktree_mirror import WorktreeMirror
 from portico.delegate.worktree_record import WorktreeError, WorktreeRecord
-from portico.state.held_folder import HeldFolder
 
 _GITLINK = b"160000"
 

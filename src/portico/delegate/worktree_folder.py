@@ -7,7 +7,9 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.config.agents_schema import AgentEntry
+from portico.core.config.agents_schema import AgentEntry
+from portico.core.model.wording import counted
+from portico.core.state.store_error import StoreError
 from portico.delegate.check_out import subfolder, uncommitted
 from portico.delegate.stored_delegation import (
     FolderChanges,
@@ -18,8 +20,6 @@ from portico.delegate.stored_delegation import (
 from portico.delegate.worktree import Worktree, WorktreeState
 from portico.delegate.worktree_record import WorktreeError
 from portico.delegate.worktrees import WorktreeLock, Worktrees
-from portico.model.wording import counted
-from portico.state.store_error import StoreError
 from portico.tasks.work import Work
 
 WORKTREES = "worktrees"

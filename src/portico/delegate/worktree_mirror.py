@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
+from portico.core.state import files
+from portico.core.state.held_folder import HeldFolder
 from portico.delegate.worktree_record import WorktreeError
-from portico.state import files
-from portico.state.held_folder import HeldFolder
 
 FilterIgnored = Callable[[list[str]], Collection[str]]
 """Returns those of some folders that git ignores."""

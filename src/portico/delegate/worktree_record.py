@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 
 class WorktreeError(PorticoError):

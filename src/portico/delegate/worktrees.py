@@ -14,13 +14,13 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
+from portico.core.state import files
 from portico.delegate.check_out import check_out, is_complete
 from portico.delegate.git_command import GitError
 from portico.delegate.refs import branch_tip, head
 from portico.delegate.repository import Repository, find_repository
 from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_record import WorktreeError, WorktreeRecord
-from portico.state import files
 from portico.tasks.record import ID_PREFIX
 
 _RECORD, _LOCK = "worktree.json", "lock"

@@ -12,8 +12,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
+from portico.core.state import files
 from portico.distribution.distribution_error import DistributionError
-from portico.state import files
 
 KEEP_S = 90 * 24 * 3600.0
 """A blob that was not used for so long is removed."""

@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from typing import BinaryIO, Protocol
 
+from portico.core.http1.download import check_length, resumed_at, write_body
+from portico.core.http1.errors import Http1Error, InvalidBody
 from portico.distribution.blob_cache import BlobCache
 from portico.distribution.distribution_error import (
     DistributionError,
@@ -14,8 +16,6 @@ from portico.distribution.distribution_error import (
 )
 from portico.distribution.manifest import Descriptor
 from portico.distribution.registry_client import STALL_S, RegistryClient
-from portico.http1.download import check_length, resumed_at, write_body
-from portico.http1.errors import Http1Error, InvalidBody
 
 TRIES = 4
 """Tries in a row that bring nothing."""

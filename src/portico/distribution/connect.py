@@ -4,14 +4,14 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from portico.config.publishing import RegistrySettings
+from portico.core.config.publishing import RegistrySettings
+from portico.core.http1.cross_origin import CrossOriginClient
+from portico.core.http1.errors import InvalidRequest
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.docker_config import login_for
 from portico.distribution.registry_auth import RegistryAuth
 from portico.distribution.registry_client import RegistryClient
 from portico.distribution.registry_rule import rule_for
-from portico.http1.cross_origin import CrossOriginClient
-from portico.http1.errors import InvalidRequest
 
 _CONNECT_S = 20.0
 

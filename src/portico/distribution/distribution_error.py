@@ -6,7 +6,7 @@ DistributionError
 └── RegistryUnavailable   the registry cannot be reached, or stopped half-way: try again
 """
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 
 class DistributionError(PorticoError):

@@ -12,8 +12,8 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct, field
 
+from portico.core.state import files
 from portico.distribution.distribution_error import DistributionError
-from portico.state import files
 
 HELPER_S = 20.0
 _MAX_CONFIG = 1024 * 1024

@@ -5,8 +5,8 @@ import os
 import stat
 from typing import Any
 
+from portico.core.state import files
 from portico.distribution.distribution_error import DistributionError
-from portico.state import files
 
 _MAX_KEY = 64 * 1024
 

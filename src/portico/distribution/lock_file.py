@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct, field
 
-from portico.config.problems import ConfigError
-from portico.config.save import rewrite
+from portico.core.documents.problems import ConfigError
+from portico.core.documents.save import rewrite
+from portico.core.state import files
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.reference import SCHEME, checked_digest, parse_reference
-from portico.state import files
 
 NAME = "portico.lock"
 _VERSION = 1

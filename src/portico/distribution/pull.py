@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from portico.config.publishing import Publishing
+from portico.core.config.publishing import Publishing
+from portico.core.http1.download import read_body
+from portico.core.http1.errors import Http1Error
 from portico.distribution.blob_cache import BlobCache
 from portico.distribution.blob_download import BlobDownload, Progress
 from portico.distribution.connect import connected
@@ -38,8 +40,6 @@ from portico.distribution.signature import (
     signature_tag,
 )
 from portico.distribution.trust import Signatures, Trust
-from portico.http1.download import read_body
-from portico.http1.errors import Http1Error
 
 _SIGNATURES = "signatures.json"
 

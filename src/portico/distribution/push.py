@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from portico.config.publishing import Publishing
+from portico.core.config.publishing import Publishing
 from portico.distribution.blob_cache import BlobCache
 from portico.distribution.blob_download import NoProgress, Progress
 from portico.distribution.blob_upload import CHUNK, BlobUpload, size_of

@@ -6,15 +6,15 @@ import msgspec
 from msgspec import Struct
 
 from portico.auth.challenge import all_challenges
+from portico.core.http1.cross_origin import CrossOriginClient
+from portico.core.http1.download import read_body
+from portico.core.http1.errors import Http1Error
+from portico.core.http1.headers import header_problem
+from portico.core.http1.response import Http1Response
+from portico.core.http1.url import Origin, parse_url
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.docker_config import RegistryLogin
 from portico.distribution.registry_rule import RegistryRule
-from portico.http1.cross_origin import CrossOriginClient
-from portico.http1.download import read_body
-from portico.http1.errors import Http1Error
-from portico.http1.headers import header_problem
-from portico.http1.response import Http1Response
-from portico.http1.url import Origin, parse_url
 
 _MAX_TOKEN = 256 * 1024
 _STALL_S = 30.0

@@ -9,17 +9,17 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
+from portico.core.http1.body import FileBody
+from portico.core.http1.cross_origin import CrossOriginClient
+from portico.core.http1.download import read_body
+from portico.core.http1.errors import Http1Error, InvalidRequest
+from portico.core.http1.response import Http1Response
+from portico.core.http1.url import join_url, parse_url
+from portico.core.model.wording import printable
 from portico.distribution.distribution_error import DistributionError, RegistryUnavailable
 from portico.distribution.manifest import INDEX_TYPES, MANIFEST_TYPE, MAX_MANIFEST
 from portico.distribution.registry_auth import RegistryAuth, login_hint
 from portico.distribution.registry_rule import RegistryRule, base_url
-from portico.http1.body import FileBody
-from portico.http1.cross_origin import CrossOriginClient
-from portico.http1.download import read_body
-from portico.http1.errors import Http1Error, InvalidRequest
-from portico.http1.response import Http1Response
-from portico.http1.url import join_url, parse_url
-from portico.model.wording import printable
 
 STALL_S = 60.0
 """How long a registry may send nothing."""

@@ -3,9 +3,9 @@
 from portico.auth.address_rule import AddressRule, Permit
 from portico.auth.flow_runner import address_rule
 from portico.auth.web_url import is_this_machine
-from portico.config.publishing import RegistrySettings
-from portico.http1.dial import permit_all
-from portico.http1.url import Origin, parse_url
+from portico.core.config.publishing import RegistrySettings
+from portico.core.http1.dial import permit_all
+from portico.core.http1.url import Origin, parse_url
 
 
 class RegistryRule:

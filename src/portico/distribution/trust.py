@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from portico.config.publishing import TrustedKey, TrustSettings
+from portico.core.config.publishing import TrustedKey, TrustSettings
 from portico.distribution.distribution_error import Untrusted
 from portico.distribution.keys import public_key_file
 from portico.distribution.manifest import Descriptor

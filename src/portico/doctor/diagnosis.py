@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from portico.config.paths import working_folder
-from portico.config.schema import Config
 from portico.console.agent_check import check_agent
 from portico.console.running import RunningPortico, list_porticos
+from portico.core.config.paths import working_folder
+from portico.core.config.schema import Config
 from portico.doctor.faults import CHECKS, FAULTS, Finding, finding
 from portico.doctor.process_checks import check_clients, check_gateways, check_orphans
 from portico.doctor.server_checks import (

@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from portico.config.client_table import CLIENTS, this_system
-from portico.config.document import MAX_SIZE, open_document
-from portico.config.paths import working_folder
-from portico.config.problems import ConfigError
-from portico.config.read import read
-from portico.config.schema import ServerEntry
-from portico.config.sections import is_codex, sections
 from portico.console.running import RunningPortico
+from portico.core.config.client_table import CLIENTS, this_system
+from portico.core.config.paths import working_folder
+from portico.core.config.read import read
+from portico.core.config.schema import ServerEntry
+from portico.core.documents.document import MAX_SIZE, open_document
+from portico.core.documents.problems import ConfigError
+from portico.core.documents.sections import is_codex, sections
 from portico.doctor.faults import Finding, finding
 from portico.process.children_file import ChildRecord, end_orphans, orphans
 from portico.process.process_tree import read_proc

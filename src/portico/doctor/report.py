@@ -3,9 +3,9 @@
 from typing import Any
 
 from portico.console.render import Screen
+from portico.core.model.wording import counted
 from portico.doctor.diagnosis import Diagnosis
 from portico.doctor.faults import CHECKS, FAULTS
-from portico.model.wording import counted
 
 
 def as_data(path: str, found: Diagnosis) -> dict[str, Any]:

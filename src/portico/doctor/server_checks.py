@@ -6,11 +6,11 @@ import shutil
 import subprocess
 from typing import Any
 
-from portico.config.schema import ComponentEntry, Config, ServerEntry
 from portico.console.login_views import configured_login, login_warning
 from portico.console.running import RunningPortico
 from portico.console.server_check import check_server
 from portico.console.tables import duration, shortened
+from portico.core.config.schema import ComponentEntry, Config, ServerEntry
 from portico.doctor.faults import Finding, finding
 
 _MAX_CONCURRENT = 4

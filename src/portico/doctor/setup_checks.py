@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 
 from portico.auth.token import FILE_NAME, TokenError, read_token
-from portico.config.paths import cache_folder, state_dir, state_folder
-from portico.config.problems import ConfigError
-from portico.config.read import read
-from portico.config.schema import Config
-from portico.config.trust import check_code, group_warning
+from portico.core.config.paths import cache_folder, state_dir, state_folder
+from portico.core.config.read import read
+from portico.core.config.schema import Config
+from portico.core.documents.problems import ConfigError
+from portico.core.documents.trust import check_code, group_warning
+from portico.core.state.files import dated, remove_old_drafts
 from portico.doctor.faults import Finding, finding, from_message
-from portico.state.files import dated, remove_old_drafts
 
 _DRAFT = ".draft"
 _DRAFT_S = 3600

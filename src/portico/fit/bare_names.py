@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Container
 
-from portico.catalog.merge import ADDED, Merged
-from portico.model.context import Context
-from portico.model.errors import INVALID_PARAMS
-from portico.model.message import Request
-from portico.model.types import Answer, Handler
-from portico.protocol.codec import encode, error_response
-from portico.protocol.exact import with_field
+from portico.core.catalog.merge import ADDED, Merged
+from portico.core.model.context import Context
+from portico.core.model.errors import INVALID_PARAMS
+from portico.core.model.message import Request
+from portico.core.model.types import Answer, Handler
+from portico.core.protocol.codec import encode, error_response
+from portico.core.protocol.exact import with_field
 
 _MAX_NAMED = 10
 """The limit of names in one error."""

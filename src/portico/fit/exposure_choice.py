@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from portico.config.client_exposure import KnownClient, known_client
-from portico.config.schema import ClientSettings
+from portico.core.config.client_exposure import KnownClient, known_client
+from portico.core.config.schema import ClientSettings
 
 _MAX_SHOWN = 80
 """The letters of a name that a client sent, in a reason."""

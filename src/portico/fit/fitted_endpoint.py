@@ -6,10 +6,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer, Endpoint, Handler
 from portico.fit.exposure_choice import ExposureChoice
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import Answer, Endpoint, Handler
 
 Chosen: TypeAlias = "tuple[Endpoint, ExposureChoice] | asyncio.Task[None]"
 Choose = Callable[[str, str], Chosen]

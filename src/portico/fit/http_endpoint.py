@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 
-from portico.config.client_exposure import known_client
+from portico.core.config.client_exposure import known_client
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.session import Session
+from portico.core.model.types import Answer, Endpoint
 from portico.fit.exposure_choice import ExposureChoice
 from portico.fit.fitted_endpoint import Choose, Chosen, after_task, client_in
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.session import Session
-from portico.model.types import Answer, Endpoint
 
 MAX_NAMES = 1_000
 """The limit of pairs that are kept, so that made-up names do not fill the memory."""

@@ -6,8 +6,8 @@ Their whole definitions are found as those of any other tool.
 
 from typing import Any
 
-from portico.model.offer import Listed
-from portico.protocol.codec import decoded, encode
+from portico.core.model.offer import Listed
+from portico.core.protocol.codec import decoded, encode
 
 MAX_BYTES = 2_400
 """For all of them: at most 1,000 tokens, also of names in hexadecimal or Chinese."""

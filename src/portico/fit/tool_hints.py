@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from msgspec import Raw
 
-from portico.catalog.merge import Merged
-from portico.model.offer import Listed
-from portico.protocol.codec import encode
-from portico.protocol.eras import members
+from portico.core.catalog.merge import Merged
+from portico.core.model.offer import Listed
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members
 from portico.search.synonyms import related
 from portico.search.tokens import parts
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.catalog.catalog import Catalog
-from portico.catalog.catalog_store import CatalogStore
-from portico.catalog.history_store import histories
-from portico.catalog.namespaced import NamespacedOffer
-from portico.config.paths import cache_folder, state_folder
-from portico.config.schema import Config
+from portico.core.catalog.catalog import Catalog
+from portico.core.catalog.catalog_store import CatalogStore
+from portico.core.catalog.history_store import histories
+from portico.core.catalog.namespaced import NamespacedOffer
+from portico.core.config.paths import cache_folder, state_folder
+from portico.core.config.schema import Config
+from portico.core.model.errors import PorticoError
+from portico.core.model.offer import KINDS
+from portico.core.state.user_secret import user_secret
 from portico.fit.exposure_choice import ExposureChoice, GatewayFacts
 from portico.gateway.member_kinds import MemberEnvironment
 from portico.gateway.registry import Registry
 from portico.gateway.serve_options import ServeOptions
-from portico.model.errors import PorticoError
-from portico.model.offer import KINDS
-from portico.state.user_secret import user_secret
 
 if TYPE_CHECKING:
     from portico.search.searcher import Searcher

@@ -10,11 +10,11 @@ from portico.components.load import Imported, load_middleware
 from portico.components.off_loop import load_off_loop
 from portico.components.own_modules import forget_modules
 from portico.components.own_process import as_link
-from portico.config.schema import Config, Timeouts, file_of
-from portico.config.trust import check_code
+from portico.core.config.schema import Config, Timeouts, file_of
+from portico.core.documents.trust import check_code
+from portico.core.model.errors import PorticoError
+from portico.core.model.types import Link
 from portico.gateway.local_server import LocalEntry, local_entries
-from portico.model.errors import PorticoError
-from portico.model.types import Link
 from portico.server import Server
 
 _IMPORT_S = Timeouts().init

@@ -4,21 +4,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from portico.catalog.catalog import Catalog, Identity
-from portico.catalog.merge import Merged
-from portico.catalog.server_summary import ServerSummary, summarize
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.exact_params import exact_params
 from portico.chain.views import Views
+from portico.core.catalog.catalog import Catalog, Identity
+from portico.core.catalog.merge import Merged
+from portico.core.catalog.server_summary import ServerSummary, summarize
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.gateway.exposure import Exposure
 from portico.gateway.member import Member
 from portico.gateway.metatools import MetaTools, SearchableRegistry
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.qualified_links import QualifiedLinks
 from portico.gateway.router import CallRecorder, Router
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import Answer, Change, Handler, Link, Provider, Report
 from portico.observe.observing import observing
 from portico.task_protocol.lazy_task_tools import LazyTaskTools
 

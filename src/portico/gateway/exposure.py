@@ -7,10 +7,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from portico.catalog.catalog import Catalog, Identity, without_output_schema
-from portico.catalog.merge import ItemRoute, Merged
 from portico.chain.views import ViewFailed, Views
-from portico.config.schema import Config
+from portico.core.catalog.catalog import Catalog, Identity, without_output_schema
+from portico.core.catalog.merge import ItemRoute, Merged
+from portico.core.config.schema import Config
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.methods import LISTS
+from portico.core.model.offer import KINDS, Listed, Offer
+from portico.core.model.types import Change
+from portico.core.protocol.codec import encode
+from portico.core.protocol.tasks import without_tasks
+from portico.core.state.hub import ChangeHub
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
 from portico.fit.instructions import merged_instructions
 from portico.fit.short_tools import shortened_tools
@@ -18,14 +26,6 @@ from portico.fit.tool_hints import hinted
 from portico.gateway import metatool_definitions
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.member import Member
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.methods import LISTS
-from portico.model.offer import KINDS, Listed, Offer
-from portico.model.types import Change
-from portico.protocol.codec import encode
-from portico.protocol.tasks import without_tasks
-from portico.state.hub import ChangeHub
 from portico.task_protocol.task_tool_definitions import task_tools
 
 _KINDS = ("tools", "resources", "prompts")

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.protocol.codec import encode, read_error
-from portico.protocol.result_fields import error_result, identified
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import encode, read_error
+from portico.core.protocol.result_fields import error_result, identified
 
 _ERROR_KEY = "portico/error"
 _CONFIG_KINDS = ("start", "network", "refused")

@@ -7,10 +7,10 @@ and every catalog until such a process lists otherwise, are those of the whole g
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from portico.catalog.merge import Merged
+from portico.core.catalog.merge import Merged
+from portico.core.model.types import Change
 from portico.gateway.member import FolderMember, Member
 from portico.gateway.registry import Registry
-from portico.model.types import Change
 
 if TYPE_CHECKING:
     from portico.search.index import Hit

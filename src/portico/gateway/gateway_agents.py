@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from portico.config.schema import Config
+from portico.core.config.schema import Config
 from portico.gateway import metatool_definitions
 from portico.gateway.gateway_tasks import GatewayTasks
 from portico.gateway.local_server import LocalEntry
 from portico.process.family import gateways_above
 
 if TYPE_CHECKING:
-    from portico.config.agents_schema import AgentsConfig
+    from portico.core.config.agents_schema import AgentsConfig
     from portico.delegate.agent_access import AccessGateway
 
 _NAMES = ("agents", "portico-agents")

@@ -10,14 +10,19 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.cache_folder import CacheFolder
-from portico.catalog.catalog_store import CatalogStore
-from portico.catalog.history_store import histories
 from portico.chain.current_endpoint import CurrentEndpoint
 from portico.chain.endpoint import ChainEndpoint
 from portico.components.cycles import MAX_DEPTH, is_too_deep
-from portico.config.paths import cache_folder, log_file, state_folder, working_folder
-from portico.config.schema import Config, Search
+from portico.core.catalog.cache_folder import CacheFolder
+from portico.core.catalog.catalog_store import CatalogStore
+from portico.core.catalog.history_store import histories
+from portico.core.config.paths import cache_folder, log_file, state_folder, working_folder
+from portico.core.config.schema import Config, Search
+from portico.core.model.errors import PorticoError
+from portico.core.state.files import is_writable
+from portico.core.state.report import failed, report
+from portico.core.state.user_secret import user_secret
+from portico.core.state.watchdog import Watchdog
 from portico.gateway.configured_links import ConfiguredLinks, load_configured
 from portico.gateway.gateway_agents import GatewayAgents, has_agents
 from portico.gateway.gateway_tasks import GatewayTasks, file_store, has_store
@@ -26,18 +31,13 @@ from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
 from portico.gateway.reload import ConfigWatcher
 from portico.gateway.serve_options import ServeOptions
-from portico.model.errors import PorticoError
 from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
-from portico.state.files import is_writable
-from portico.state.report import failed, report
-from portico.state.user_secret import user_secret
-from portico.state.watchdog import Watchdog
 from portico.windows.client_fit import ClientFit
 from portico.windows.preferences import SERVER, folder_in, name_in
 
 if TYPE_CHECKING:
-    from portico.model.types import Endpoint, LimitedEndpoint
+    from portico.core.model.types import Endpoint, LimitedEndpoint
     from portico.process.family import Family
     from portico.search.searcher import Searcher
     from portico.tasks.record import TaskRecord

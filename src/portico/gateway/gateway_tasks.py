@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from portico.catalog.catalog import without_output_schema
-from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import Merged
-from portico.config.schema import Config
+from portico.core.catalog.catalog import without_output_schema
+from portico.core.catalog.exposed_names import SEPARATOR
+from portico.core.catalog.merge import Merged
+from portico.core.config.schema import Config
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.tasking import CreatedTask
+from portico.core.model.types import LinkedEndpoint
 from portico.gateway import metatool_definitions
 from portico.gateway.endpoints import IN_FOLDER
 from portico.gateway.exposure import Exposure
 from portico.gateway.member import Member
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.tasking import CreatedTask
-from portico.model.types import LinkedEndpoint
 from portico.providers.task_mode import NO_TASKS, TaskMode, TaskSupport
 from portico.task_protocol.lazy_task_link import LazyTaskLink
 from portico.task_protocol.task_policy import TaskTerms

@@ -4,23 +4,23 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from portico.catalog.catalog import Catalog
 from portico.chain.endpoint_parts import Hub
 from portico.components.classify import ComponentError, classify
 from portico.components.load import import_file, load_file
 from portico.components.off_loop import ImportTimeout, load_off_loop
 from portico.components.own_modules import forget_modules
-from portico.config.schema import ComponentEntry
-from portico.config.trust import check_code
+from portico.core.catalog.catalog import Catalog
+from portico.core.config.schema import ComponentEntry
+from portico.core.documents.trust import check_code
+from portico.core.model.context import Context
+from portico.core.model.errors import PorticoError, TargetError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change
+from portico.core.state.hub import ChangeHub
 from portico.gateway.local_server import LocalServer
-from portico.model.context import Context
-from portico.model.errors import PorticoError, TargetError
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Answer, Change
 from portico.providers.task_mode import TaskMode
 from portico.server import Server
-from portico.state.hub import ChangeHub
 from portico.upstream.direct_call import as_mcp_error
 
 _NOTHING = Offer()

@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.catalog.attributed_questions import for_session
 from portico.chain.core import first_owner
-from portico.config.names import is_valid_name, valid_name
-from portico.config.schema import Config, ToolFilter
-from portico.model.context import Context, Peer
-from portico.model.errors import PorticoError, TargetError
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.session import Session
-from portico.model.types import Answer, Change
+from portico.core.catalog.attributed_questions import for_session
+from portico.core.config.schema import Config, ToolFilter
+from portico.core.documents.names import is_valid_name, valid_name
+from portico.core.model.context import Context, Peer
+from portico.core.model.errors import PorticoError, TargetError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.session import Session
+from portico.core.model.types import Answer, Change
 from portico.providers.prefixed import functions_of, tools_of
 from portico.providers.task_mode import TaskMode
 from portico.server import Server, freeze

@@ -7,23 +7,23 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from portico.catalog.catalog import Catalog
-from portico.catalog.namespaced import NamespacedOffer, can_create_tasks
-from portico.catalog.sanitize import sanitize_text
-from portico.catalog.sanitize_offer import SanitizedItem
-from portico.catalog.settled import in_order_of_keys, settled
 from portico.chain.endpoint_parts import CatalogSource
 from portico.chain.fold import fold
 from portico.chain.only import Only
-from portico.config.schema import ComponentEntry, ServerEntry
+from portico.core.catalog.catalog import Catalog
+from portico.core.catalog.namespaced import NamespacedOffer, can_create_tasks
+from portico.core.catalog.sanitize import sanitize_text
+from portico.core.catalog.sanitize_offer import SanitizedItem
+from portico.core.catalog.settled import in_order_of_keys, settled
+from portico.core.config.schema import ComponentEntry, ServerEntry
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.message import Request
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, LogLevelAware, Notified, Provider
+from portico.core.protocol.eras import members
+from portico.core.protocol.tasks import support_of
 from portico.gateway.local_server import LocalEntry
-from portico.model.context import Context
-from portico.model.errors import McpError, TargetError
-from portico.model.message import Request
-from portico.model.offer import Offer
-from portico.model.types import Answer, LogLevelAware, Notified, Provider
-from portico.protocol.eras import members
-from portico.protocol.tasks import support_of
 from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.upstream.backoff import BackoffLimits, jittered
 from portico.upstream.direct_call import as_mcp_error

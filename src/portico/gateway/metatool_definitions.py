@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
-from portico.model.message import Request
-from portico.protocol.codec import decoded, encode
+from portico.core.model.message import Request
+from portico.core.protocol.codec import decoded, encode
 from portico.task_protocol.task_tool_definitions import TASK_TOOL_NAMES, hints
 
 SEARCH, DESCRIBE = "search_tools", "describe_tool"

@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import ADDED
-from portico.catalog.rendering import brief, brief_status, brief_text, full, full_text
-from portico.catalog.sanitize import sanitize_json
 from portico.chain.fold import terminus
-from portico.definitions.typed_arguments import typed_arguments
+from portico.core.catalog.exposed_names import SEPARATOR
+from portico.core.catalog.merge import ADDED
+from portico.core.catalog.rendering import brief, brief_status, brief_text, full, full_text
+from portico.core.catalog.sanitize import sanitize_json
+from portico.core.definitions.typed_arguments import typed_arguments
+from portico.core.model.context import Context
+from portico.core.model.errors import INVALID_PARAMS, PorticoError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change, Handler
+from portico.core.model.version import Version
+from portico.core.model.wording import counted, did_you_mean
+from portico.core.protocol.codec import encode, error_response, mcp_error_response
+from portico.core.protocol.result_fields import noted_result
+from portico.core.state.per_client import PerClient
 from portico.fit.bare_names import with_bare_names
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, result_response
 from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping
-from portico.model.context import Context
-from portico.model.errors import INVALID_PARAMS, PorticoError
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Answer, Change, Handler
-from portico.model.version import Version
-from portico.model.wording import counted, did_you_mean
-from portico.protocol.codec import encode, error_response, mcp_error_response
-from portico.protocol.result_fields import noted_result
-from portico.state.per_client import PerClient
 from portico.upstream.installs import INSTALLING, WAITING
 
 if TYPE_CHECKING:

@@ -5,18 +5,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from portico.catalog.merge import ItemRoute, Merged
 from portico.chain.fold import fold_links, link_name, terminus
 from portico.chain.link_rounds import LinkRounds
 from portico.chain.views import Views, guarded_fold
+from portico.core.catalog.merge import ItemRoute, Merged
+from portico.core.model.context import Context
+from portico.core.model.errors import NameClash
+from portico.core.model.message import Request
+from portico.core.model.methods import METHODS_WITH_TARGET
+from portico.core.model.offer import KINDS, Listed, Offer
+from portico.core.model.types import Answer, Handler, Link
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.rewrite import reference_of
-from portico.model.context import Context
-from portico.model.errors import NameClash
-from portico.model.message import Request
-from portico.model.methods import METHODS_WITH_TARGET
-from portico.model.offer import KINDS, Listed, Offer
-from portico.model.types import Answer, Handler, Link
 
 
 class MiddleLinks:

@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import Merged
-from portico.catalog.namespaced import NamespacedOffer, with_field
 from portico.chain.fold import fold_links, terminus
 from portico.chain.views import Views
+from portico.core.catalog.exposed_names import SEPARATOR
+from portico.core.catalog.merge import Merged
+from portico.core.catalog.namespaced import NamespacedOffer, with_field
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.offer import EMPTY_LIST, KEYS, Listed, Offer
+from portico.core.model.types import Answer, Handler, Link
+from portico.core.protocol.request_target import with_target
 from portico.gateway.rewrite import reference_of
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.offer import EMPTY_LIST, KEYS, Listed, Offer
-from portico.model.types import Answer, Handler, Link
-from portico.protocol.request_target import with_target
 
 
 class QualifiedLinks:

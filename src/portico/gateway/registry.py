@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from portico.catalog.catalog import Catalog, Identity
-from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import Clash, Merged
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.views import Views
-from portico.config.schema import Config
+from portico.core.catalog.catalog import Catalog, Identity
+from portico.core.catalog.exposed_names import SEPARATOR
+from portico.core.catalog.merge import Clash, Merged
+from portico.core.config.schema import Config
+from portico.core.model.errors import McpError
+from portico.core.model.offer import KINDS
+from portico.core.model.types import Change, Link, Report
+from portico.core.model.wording import did_you_mean
+from portico.core.state.background import Background
+from portico.core.state.memory import give_back_memory
 from portico.fit.exposure_choice import GatewayFacts
 from portico.gateway.endpoints import IN_FOLDER, GatewayEndpoints
 from portico.gateway.exposure import FIRST_LIST_TIMEOUT_S, Exposure
@@ -24,12 +30,6 @@ from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.router import CallRecorder, Router
 from portico.gateway.tool_search import ToolSearch
-from portico.model.errors import McpError
-from portico.model.offer import KINDS
-from portico.model.types import Change, Link, Report
-from portico.model.wording import did_you_mean
-from portico.state.background import Background
-from portico.state.memory import give_back_memory
 from portico.upstream.upstream import Upstream
 
 if TYPE_CHECKING:

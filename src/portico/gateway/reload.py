@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from portico.config.schema import Config
-from portico.model.errors import PorticoError
-from portico.state.background import Background
-from portico.state.file_watcher import CHECK_INTERVAL_S, FileWatcher
-from portico.state.files import Stamp, stamp
+from portico.core.config.schema import Config
+from portico.core.model.errors import PorticoError
+from portico.core.state.background import Background
+from portico.core.state.file_watcher import CHECK_INTERVAL_S, FileWatcher
+from portico.core.state.files import Stamp, stamp
 
 _APPLY_S = 30.0
 """How long a command waits for a changed config: new servers may take long to start."""

@@ -8,20 +8,20 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from portico.catalog.merge import ItemRoute
-from portico.catalog.parameter_summary import parameters
-from portico.catalog.sanitize import sanitize_json
-from portico.definitions.typed_arguments import argument_error
+from portico.core.catalog.merge import ItemRoute
+from portico.core.catalog.parameter_summary import parameters
+from portico.core.catalog.sanitize import sanitize_json
+from portico.core.definitions.typed_arguments import argument_error
+from portico.core.model.context import Context
+from portico.core.model.errors import PorticoError
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer, Handler
+from portico.core.protocol.codec import NO_RAW, encode
+from portico.core.protocol.eras import members, with_capabilities
+from portico.core.protocol.exact import exact
+from portico.core.protocol.result_fields import error_result
+from portico.core.protocol.tasks import without_tasks_raw
 from portico.gateway.metatool_definitions import EXECUTE_READ, EXECUTES, NAMES, RESERVED
-from portico.model.context import Context
-from portico.model.errors import PorticoError
-from portico.model.message import Request, Response
-from portico.model.types import Answer, Handler
-from portico.protocol.codec import NO_RAW, encode
-from portico.protocol.eras import members, with_capabilities
-from portico.protocol.exact import exact
-from portico.protocol.result_fields import error_result
-from portico.protocol.tasks import without_tasks_raw
 
 _MAX_SCHEMA = 1_500
 

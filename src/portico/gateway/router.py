@@ -5,11 +5,20 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from portico.catalog.attributed_questions import named_error, named_result
-from portico.catalog.merge import ItemRoute
-from portico.catalog.resource_origins import URI_KEY_ENDING, ResourceOrigins
 from portico.chain.endpoint import ChainEndpoint
 from portico.chain.fold import terminus
+from portico.core.catalog.attributed_questions import named_error, named_result
+from portico.core.catalog.merge import ItemRoute
+from portico.core.catalog.resource_origins import URI_KEY_ENDING, ResourceOrigins
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change, Handler
+from portico.core.protocol.codec import mcp_error_response
+from portico.core.protocol.eras import URL_REQUIRED
+from portico.core.protocol.request_target import with_target
+from portico.core.state.pending import Pending, after
 from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, gateway_failure, result_response
@@ -26,15 +35,6 @@ from portico.gateway.rewrite import (
     with_uri,
     without_task_support,
 )
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Answer, Change, Handler
-from portico.protocol.codec import mcp_error_response
-from portico.protocol.eras import URL_REQUIRED
-from portico.protocol.request_target import with_target
-from portico.state.pending import Pending, after
 
 _SET_LEVEL_TIMEOUT_S = 2.0
 """The time that servers have to accept a client's log level."""

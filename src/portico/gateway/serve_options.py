@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from portico.config.paths import state_folder
-from portico.config.schema import Config
-from portico.model.errors import PorticoError
-from portico.model.types import Link
-from portico.state.files import Stamp, stamp
-from portico.state.report import report
-from portico.state.user_secret import user_secret
+from portico.core.config.paths import state_folder
+from portico.core.config.schema import Config
+from portico.core.model.errors import PorticoError
+from portico.core.model.types import Link
+from portico.core.state.files import Stamp, stamp
+from portico.core.state.report import report
+from portico.core.state.user_secret import user_secret
 
 if TYPE_CHECKING:
     from portico.gateway.local_server import LocalEntry

@@ -6,9 +6,9 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.exposed_names import SEPARATOR
-from portico.catalog.merge import Merged
-from portico.catalog.namespaced import NamespacedOffer
+from portico.core.catalog.exposed_names import SEPARATOR
+from portico.core.catalog.merge import Merged
+from portico.core.catalog.namespaced import NamespacedOffer
 
 if TYPE_CHECKING:
     from portico.search.index import Hit

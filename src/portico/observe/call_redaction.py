@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.message import Meta
-from portico.model.session import Session
+from portico.core.model.message import Meta
+from portico.core.model.session import Session
 
 MAX_WORD = 200
 _MAX_URI = 10 * MAX_WORD

@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from portico.config.paths import log_file
-from portico.model.context import Context
-from portico.model.message import Meta, Request, Response
-from portico.model.session import Session
-from portico.model.types import Link
+from portico.core.config.paths import log_file
+from portico.core.model.context import Context
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.session import Session
+from portico.core.model.types import Link
+from portico.core.state.files import make_private
 from portico.observe import call_redaction
 from portico.observe.log_file import append_bounded, check_writable
 from portico.observe.observing import observing, outcome
-from portico.state.files import make_private
 
 OFF = "off"
 MAX_SIZE = 10_000_000

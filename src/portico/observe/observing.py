@@ -6,11 +6,11 @@ from time import perf_counter
 import msgspec
 from msgspec import Struct
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.methods import MethodKind
-from portico.model.types import Answer, Handler, Link
-from portico.state.pending import observed
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import MethodKind
+from portico.core.model.types import Answer, Handler, Link
+from portico.core.state.pending import observed
 
 CallObserver = Callable[[Request, Context, Response | None, float], None]
 """Called for every finished call with the request, its context, the response (None if it was

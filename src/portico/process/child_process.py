@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
+from portico.core.state.background import Background
 from portico.process.environment import COMPOSITIONS
 from portico.process.family import Family
 from portico.process.guardian import GUARDIAN
@@ -22,7 +23,6 @@ from portico.process.process_tree import MARK, ProcessTree, start_of
 from portico.process.read_pacing import MIN_READ, Handle, ReadPacing
 from portico.process.spawn import Spawned, spawn
 from portico.process.sweep import SWEEPER
-from portico.state.background import Background
 
 _NEWLINE = b"\n"
 _MAX_COPIED = 4096

@@ -14,13 +14,13 @@ from functools import cache
 
 from msgspec import Struct
 
-from portico.config.paths import state_folder
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
+from portico.core.config.paths import state_folder
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
+from portico.core.state.files import make_private
+from portico.core.state.report import report
 from portico.process.guardian_process import end_children
 from portico.process.process_tree import GUARDIAN_NAME, processes, read_proc, start_of
-from portico.state.files import make_private
-from portico.state.report import report
 
 _FOLDER = "children"
 _OPEN = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)

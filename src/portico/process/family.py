@@ -7,7 +7,7 @@ groups, sessions and marks of the process and of its parents are left.
 
 import os
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.process.process_tree import KEEPER_NAME, marks_of, read_proc, stat_of
 
 _TRIES = 10

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from time import monotonic
 
+from portico.core.protocol.line_reader import LineReader
 from portico.process.stderr_tail import StderrTail
-from portico.protocol.line_reader import LineReader
 
 MAX_BYTES_PER_SECOND = 64 * 1024
 """Further lines in the same second are dropped and counted."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from portico.model.wording import printable
+from portico.core.model.wording import printable
 
 _MIN_SECRET = 6
 _NAMED = re.compile(

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from portico.model.context import Context, Values
-from portico.model.tasking import RunningTask
+from portico.core.model.context import Context, Values
+from portico.core.model.tasking import RunningTask
 
 _CALLS = frozenset(
     {

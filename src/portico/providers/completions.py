@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from inspect import Parameter
 from typing import Any
 
-from portico.model.context import Context
+from portico.core.model.context import Context
 from portico.providers.invoke import Invocation, parameters_of
 from portico.providers.results import WrongReturn
 

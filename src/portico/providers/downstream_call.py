@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from portico.model.content import ToolResult
-from portico.model.context import Ask, Context
-from portico.model.errors import INTERNAL_ERROR, McpError, ToolError
-from portico.model.message import Request, Response
-from portico.protocol.codec import encode
-from portico.protocol.eras import members, needed_capability
-from portico.protocol.received_results import ReceivedToolResult
+from portico.core.model.content import ToolResult
+from portico.core.model.context import Ask, Context
+from portico.core.model.errors import INTERNAL_ERROR, McpError, ToolError
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members, needed_capability
+from portico.core.protocol.received_results import ReceivedToolResult
 
 MAX_DEPTH = 8
 """The limit on tools that call each other."""

@@ -4,10 +4,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from portico.definitions.binding import whole_numbers
-from portico.definitions.definition_error import DefinitionError
-from portico.definitions.shapes import decode_model, schemas_of
-from portico.model.errors import AskError
+from portico.core.definitions.binding import whole_numbers
+from portico.core.definitions.definition_error import DefinitionError
+from portico.core.definitions.shapes import decode_model, schemas_of
+from portico.core.model.errors import AskError
 
 T = TypeVar("T")
 _PRIMITIVE = ("string", "number", "integer", "boolean")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from portico.definitions.schema import Schema
-from portico.definitions.wording import render, type_name
-from portico.model.context import Context
-from portico.model.errors import (
+from portico.core.definitions.schema import Schema
+from portico.core.definitions.wording import render, type_name
+from portico.core.model.context import Context
+from portico.core.model.errors import (
     INTERNAL_ERROR,
     InvalidParams,
     McpError,
@@ -18,12 +18,12 @@ from portico.model.errors import (
     PorticoError,
     ToolError,
 )
-from portico.model.message import Request, Response
-from portico.model.offer import Listed, Offer
-from portico.model.types import Answer, Change, Report
-from portico.model.version import Version
-from portico.protocol.codec import encode
-from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Listed, Offer
+from portico.core.model.types import Answer, Change, Report
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.result_fields import EMPTY_RESULT, error_result, identified
 from portico.providers.completions import Completer, completion_result
 from portico.providers.handler_exceptions import NotAnException, leaves
 from portico.providers.registered import Prompt, Registered, Resource, Template, Tool
@@ -36,8 +36,8 @@ from portico.providers.results import (
 from portico.providers.rounds import DirectAsker, ReplayAsker, Rounds, Suspended
 
 if TYPE_CHECKING:
+    from portico.core.state.client_sessions import ClientSessions, SessionValues
     from portico.providers.lifespan import Lifespan
-    from portico.state.client_sessions import ClientSessions, SessionValues
 
 _Found = tuple[Resource | Template, str, dict[str, str]]
 """A resource or template, the requested URI, and the template's variables in it."""
@@ -331,7 +331,7 @@ class FunctionProvider:
 
     def _session_values(self, bound: Context) -> "SessionValues":
         """Return the values that this provider keeps for the session of a call."""
-        from portico.state.client_sessions import SESSIONS
+        from portico.core.state.client_sessions import SESSIONS
 
         return (self.sessions or SESSIONS).of(bound.request, bound, self.session_scope)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 
 class NotAnException(RuntimeError):

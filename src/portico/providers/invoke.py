@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from portico.model.context import Context
-from portico.model.errors import RegistrationError
+from portico.core.model.context import Context
+from portico.core.model.errors import RegistrationError
 from portico.providers.blocking import BlockingContext, cancel_running
 from portico.providers.handler_exceptions import NotAnException, ends_call, intended_error
 from portico.providers.rounds import Suspended, suspended_in

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-from portico.model.errors import PorticoError, RegistrationError, StartError
+from portico.core.model.errors import PorticoError, RegistrationError, StartError
+from portico.core.state.own_line import own_line
 from portico.providers.handler_exceptions import leaves
-from portico.state.own_line import own_line
 
 CLOSE_S = 30.0
 """How long a lifespan may take to close, before it is cancelled."""

@@ -5,7 +5,7 @@ from os import PathLike, fspath
 from os.path import splitext
 from typing import Any, ClassVar
 
-from portico.model.content import Content
+from portico.core.model.content import Content
 
 _IMAGES = {
     ".png": "png",

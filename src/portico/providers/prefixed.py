@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from portico.catalog.exposed_names import LIMIT
-from portico.catalog.namespaced import NamespacedOffer
-from portico.model.context import Context
-from portico.model.errors import RegistrationError
-from portico.model.message import Request
-from portico.model.offer import Offer
-from portico.model.types import Answer, Change, Provider
-from portico.protocol.codec import decoded
-from portico.protocol.eras import members
-from portico.protocol.request_target import with_target
+from portico.core.catalog.exposed_names import LIMIT
+from portico.core.catalog.namespaced import NamespacedOffer
+from portico.core.model.context import Context
+from portico.core.model.errors import RegistrationError
+from portico.core.model.message import Request
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change, Provider
+from portico.core.protocol.codec import decoded
+from portico.core.protocol.eras import members
+from portico.core.protocol.request_target import with_target
 from portico.providers.functions import FunctionProvider
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.definitions import load
-from portico.definitions.schema import Schema, SchemaViolation
-from portico.definitions.templates import UriTemplate
+from portico.core.definitions import load
+from portico.core.definitions.schema import Schema, SchemaViolation
+from portico.core.definitions.templates import UriTemplate
 from portico.providers.invoke import Invocation
 from portico.providers.task_mode import TaskMode, defined_mode, task_support
 
 if TYPE_CHECKING:
-    from portico.definitions.binding import Derived
+    from portico.core.definitions.binding import Derived
 
 Source = str | PathLike[str] | bytes | Sequence[Any]
 """Definitions: the path of a file, its JSON, or objects."""

@@ -5,9 +5,9 @@ from os import PathLike
 from threading import Lock
 from typing import Any, TypeVar, overload
 
-from portico.definitions import load
-from portico.model.errors import RegistrationError
-from portico.model.methods import CAPABILITIES, LIST_KINDS
+from portico.core.definitions import load
+from portico.core.model.errors import RegistrationError
+from portico.core.model.methods import CAPABILITIES, LIST_KINDS
 from portico.providers.completions import Completer
 from portico.providers.functions import FunctionProvider
 from portico.providers.invoke import Invocation
@@ -109,7 +109,7 @@ class Registration:
         if function is None:
             return lambda decorated: self.tool(decorated, **definition)
         _check_callable(function, "tool")
-        from portico.definitions.derive import derive_tool
+        from portico.core.definitions.derive import derive_tool
 
         mode = registered_mode(definition.pop("task", None))
         derived = derive_tool(function, **definition)
@@ -138,7 +138,7 @@ class Registration:
             raise RegistrationError("resource: a URI is required: @server.resource('notes://all')")
 
         def decorate(function: F) -> F:
-            from portico.definitions.derive import derive_template
+            from portico.core.definitions.derive import derive_template
 
             derived = derive_template(function, uri)
             given = {"name": name, "title": title, "description": description}
@@ -161,7 +161,7 @@ class Registration:
         if function is None:
             return lambda decorated: self.prompt(decorated, **definition)
         _check_callable(function, "prompt")
-        from portico.definitions.derive import derive_prompt
+        from portico.core.definitions.derive import derive_prompt
 
         derived = derive_prompt(function, **definition)
         prompt = Prompt(derived.definition)

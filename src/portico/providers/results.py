@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.content import Content, Contents, Message, Text, ToolResult
-from portico.model.version import Version
+from portico.core.model.content import Content, Contents, Message, Text, ToolResult
+from portico.core.model.version import Version
 
 _SCALARS = (bool, int, float)
 _ROLES = ("user", "assistant")

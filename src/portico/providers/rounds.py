@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from portico.definitions.schema import Schema, structural_check
-from portico.model.content import ToolResult
-from portico.model.context import Ask, Context
-from portico.model.errors import (
+from portico.core.definitions.schema import Schema, structural_check
+from portico.core.model.content import ToolResult
+from portico.core.model.context import Ask, Context
+from portico.core.model.errors import (
     AskError,
     InvalidParams,
     McpError,
     MissingCapability,
     RegistrationError,
 )
-from portico.model.message import Request
-from portico.model.version import Version
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import declares, needed_capability
+from portico.core.model.message import Request
+from portico.core.model.version import Version
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import declares, needed_capability
+from portico.core.state.sealed_states import SealedStates
 from portico.providers.handler_exceptions import leaves
-from portico.state.sealed_states import SealedStates
 
 if TYPE_CHECKING:
     from portico.providers.forms import ClassForm

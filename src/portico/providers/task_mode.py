@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.model.errors import RegistrationError
+from portico.core.model.errors import RegistrationError
 
 MANUAL, REQUIRED, OPTIONAL = "manual", "required", "optional"
 OWN = "own"

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from portico.model.errors import ToolError
+from portico.core.model.errors import ToolError
 from portico.providers.handler_exceptions import NotAnException
 
 MAX_THREADS = 512

@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from portico.config.problems import quoted
+from portico.core.documents.problems import quoted
+from portico.core.state.files import make_private
 from portico.published.settings import PublishedError
-from portico.state.files import make_private
 
 MAX_FILE = 256 * 1024 * 1024
 """The size of a bundle."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.config.problems import quoted
+from portico.core.documents.problems import quoted
 from portico.published.settings import (
     PublishedError,
     Setting,

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from portico.config.problems import quoted
+from portico.core.documents.problems import quoted
 from portico.published.settings import (
     PublishedError,
     Setting,

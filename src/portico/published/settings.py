@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.config.expand import is_reference
-from portico.config.problems import quoted
-from portico.model.errors import PorticoError
+from portico.core.config.expand import is_reference
+from portico.core.documents.problems import quoted
+from portico.core.model.errors import PorticoError
 
 Values = Mapping[str, tuple[str, ...]]
 """The values of each setting; none for one that is not set."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.config.paths import BUNDLES, state_folder
+from portico.core.config.paths import BUNDLES, state_folder
 from portico.published.bundle import MAX_FILE, open_bundle
 from portico.published.download import download
 from portico.published.manifest import read_manifest

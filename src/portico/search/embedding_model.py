@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
-from portico.model.errors import PorticoError
-from portico.state.memory import give_back_memory
+from portico.core.model.errors import PorticoError
+from portico.core.state.memory import give_back_memory
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 
-from portico.catalog.cache_folder import CacheFolder
+from portico.core.catalog.cache_folder import CacheFolder
+from portico.core.state import checksummed, files
 from portico.search.index import FORMAT, ToolIndex
-from portico.state import checksummed, files
 
 KEPT = 3
 _ENDING = ".index"

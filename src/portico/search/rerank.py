@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from portico.config.schema import KEYS_OF
+from portico.core.config.schema import KEYS_OF
 from portico.search.rerank_endpoints import PROVIDERS, RerankEndpoint, names_in, prompt
 
 if TYPE_CHECKING:
-    from portico.http1.pool import Pool
+    from portico.core.http1.pool import Pool
 
 TIMEOUT_S = 0.8
 MAX_ANSWER = 256 * 1024
@@ -79,9 +79,9 @@ class Reranker:
         with self._lock:
             if self._pool is not None or self._off_reason():
                 return
-            from portico.http1.certificates import tls_context
-            from portico.http1.errors import Http1Error
-            from portico.http1.pool import Pool
+            from portico.core.http1.certificates import tls_context
+            from portico.core.http1.errors import Http1Error
+            from portico.core.http1.pool import Pool
             from portico.wires.http_client import is_loopback
 
             if self._url.startswith("https:"):

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
-from portico.catalog.cache_folder import CacheFolder
-from portico.model.errors import PorticoError
+from portico.core.catalog.cache_folder import CacheFolder
+from portico.core.model.errors import PorticoError
+from portico.core.state.report import report as to_operator
 from portico.search.index import Hit, ToolIndex
 from portico.search.index_builder import Tools, build
 from portico.search.index_store import IndexStore
 from portico.search.ranking import MAX_QUERY
-from portico.state.report import report as to_operator
 
 if TYPE_CHECKING:
-    from portico.config.schema import Search
+    from portico.core.config.schema import Search
     from portico.search.rerank import Candidate, Reranker
     from portico.search.vectors import Space, Vectors
 

@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from portico.catalog.cache_folder import CacheFolder
-from portico.state import checksummed, files
+from portico.core.catalog.cache_folder import CacheFolder
+from portico.core.state import checksummed, files
 
 FORMAT = 2
 KEY = 16

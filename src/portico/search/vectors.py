@@ -8,15 +8,15 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from portico.catalog.cache_folder import CacheFolder
-from portico.model.errors import PorticoError
+from portico.core.catalog.cache_folder import CacheFolder
+from portico.core.model.errors import PorticoError
+from portico.core.state.memory import give_back_memory
 from portico.search.embedding_model import EmbeddingModel, load
 from portico.search.fusion import fuse
 from portico.search.index import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.ranking import MAX_QUERY, clauses, in_turn
 from portico.search.vectorfile import VectorFile, key_of
-from portico.state.memory import give_back_memory
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from portico.config.edit import Changes, changed_entries
-from portico.config.save import current
 from portico.console.dialog import Dialog
 from portico.console.secret_values import plain_secrets
+from portico.core.documents.edit import Changes, changed_entries
+from portico.core.documents.save import current
 from portico.setup.moves import Mover
 
 _HIDDEN = "********"

@@ -2,11 +2,11 @@
 
 import sys
 
-from portico.config.client_table import SOURCES
 from portico.console.dialog import Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
-from portico.model.wording import counted
+from portico.core.config.client_table import SOURCES
+from portico.core.model.wording import counted
 from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.importer import (

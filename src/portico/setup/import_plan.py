@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.config.document import Document, open_document, parse
-from portico.config.edit import EntryChange
-from portico.config.names import valid_name, valid_names
-from portico.config.paths import state_folder
-from portico.config.problems import ConfigError, dotted
-from portico.config.save import rewrite
-from portico.config.sections import is_own, names_in, section_for_new, sections
+from portico.core.config.paths import state_folder
+from portico.core.documents.document import Document, open_document, parse
+from portico.core.documents.edit import EntryChange
+from portico.core.documents.names import valid_name, valid_names
+from portico.core.documents.problems import ConfigError, dotted
+from portico.core.documents.save import rewrite
+from portico.core.documents.sections import is_own, names_in, section_for_new, sections
+from portico.core.state.user_secret import user_secret
 from portico.setup.source import FoundServer, Source
-from portico.state.user_secret import user_secret
 
 NEW, CHANGED, KNOWN, SKIPPED = "new", "changed", "known", "skipped"
 

@@ -7,9 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.config.client_table import SOURCES, format_of, this_system
-from portico.config.paths import config_file
-from portico.config.problems import ConfigError, suggestion
 from portico.console.secret_values import (
     KEEP,
     KEYRING,
@@ -24,8 +21,11 @@ from portico.console.secret_values import (
     with_variables,
 )
 from portico.console.usage import Parser
-from portico.model.errors import PorticoError
-from portico.model.wording import counted
+from portico.core.config.client_table import SOURCES, format_of, this_system
+from portico.core.config.paths import config_file
+from portico.core.documents.problems import ConfigError, suggestion
+from portico.core.model.errors import PorticoError
+from portico.core.model.wording import counted
 from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import (
     CHANGED,

@@ -4,12 +4,12 @@ import argparse
 import os
 from collections.abc import Iterator, Sequence
 
-from portico.config.client_table import CLIENTS, SOURCES, ClientFormat, this_system
-from portico.config.paths import working_folder
-from portico.config.problems import ConfigError, suggestion
 from portico.console.argument_types import repeatable
 from portico.console.dialog import Dialog
 from portico.console.usage import Parser
+from portico.core.config.client_table import CLIENTS, SOURCES, ClientFormat, this_system
+from portico.core.config.paths import working_folder
+from portico.core.documents.problems import ConfigError, suggestion
 from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import PlannedServer

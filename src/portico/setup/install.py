@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from portico.config.client_table import ClientFormat
-from portico.config.document import Document
-from portico.config.edit import EntryChange
-from portico.config.problems import ConfigError, Path
+from portico.core.config.client_table import ClientFormat
+from portico.core.documents.document import Document
+from portico.core.documents.edit import EntryChange
+from portico.core.documents.problems import ConfigError, Path
 from portico.setup.own_entry import NAME, is_portico, words_of
 from portico.setup.source import FoundServer
 

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from portico.config.client_table import CLIENTS, ClientFormat, this_system
-from portico.config.document import Document
-from portico.config.edit import EntryChange
-from portico.config.problems import ConfigError, suggestion
-from portico.config.schema import ComponentEntry, ServerEntry
 from portico.console.usage import Parser
-from portico.model.wording import counted
+from portico.core.config.client_table import CLIENTS, ClientFormat, this_system
+from portico.core.config.schema import ComponentEntry, ServerEntry
+from portico.core.documents.document import Document
+from portico.core.documents.edit import EntryChange
+from portico.core.documents.problems import ConfigError, suggestion
+from portico.core.model.wording import counted
 from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import PlannedServer
 from portico.setup.importer import Imported, add_move_options, config_of
@@ -109,7 +109,7 @@ def take_over(
 
 def _servers(config: str, moved: Sequence[PlannedServer]) -> list[str]:
     """The servers that get an entry each; in a dry run, those that would be imported too."""
-    from portico.config.read import read
+    from portico.core.config.read import read
 
     found: Mapping[str, ServerEntry | ComponentEntry] = {}
     if os.path.exists(config):

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.config.document import Document, as_text, parse
-from portico.config.edit import EntryChange, changed_entries
-from portico.config.paths import state_folder
-from portico.config.problems import ConfigError, Path, dotted
-from portico.config.save import rewrite
-from portico.config.sections import sections
-from portico.state.files import dated, keep_newest, make_private, read, replace
+from portico.core.config.paths import state_folder
+from portico.core.documents.document import Document, as_text, parse
+from portico.core.documents.edit import EntryChange, changed_entries
+from portico.core.documents.problems import ConfigError, Path, dotted
+from portico.core.documents.save import rewrite
+from portico.core.documents.sections import sections
+from portico.core.state.files import dated, keep_newest, make_private, read, replace
 
 _MAX_SIZE = 64 * 1024 * 1024
 _KEPT = 100

@@ -7,7 +7,7 @@ from portico.auth.configured_login import login_store
 from portico.console.dialog import Dialog
 from portico.console.login_place import login_place
 from portico.console.server_login import WITHIN_S, ServerLogin
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.setup.import_plan import PlannedServer
 
 

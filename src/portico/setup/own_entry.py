@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from portico.config.client_table import ClientFormat
+from portico.core.config.client_table import ClientFormat
 
 NAME = "portico"
 _LAUNCHERS = ("uvx", "uv", "pipx", "python", "python3", "py")

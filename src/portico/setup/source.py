@@ -8,17 +8,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.config.client_table import ClientFormat
-from portico.config.clients import read_entry
-from portico.config.document import Document, open_document
-from portico.config.entry import EntryReader
-from portico.config.expand import Sources
-from portico.config.names import valid_name, valid_names
-from portico.config.places import LineIndex
-from portico.config.problems import ConfigError, ConfigProblem, Path, Report, quoted
-from portico.config.read import OF_AGGREGATOR
-from portico.config.sections import Section, entries_in, sections
 from portico.console.secret_values import mapped
+from portico.core.config.client_table import ClientFormat
+from portico.core.config.clients import read_entry
+from portico.core.config.entry import EntryReader
+from portico.core.config.expand import Sources
+from portico.core.config.read import OF_AGGREGATOR
+from portico.core.documents.document import Document, open_document
+from portico.core.documents.names import valid_name, valid_names
+from portico.core.documents.places import LineIndex
+from portico.core.documents.problems import ConfigError, ConfigProblem, Path, Report, quoted
+from portico.core.documents.sections import Section, entries_in, sections
 from portico.setup.own_entry import is_portico
 
 _DOLLAR = re.compile(r"\$(\w+)(?![\w}])", re.ASCII)
@@ -252,7 +252,7 @@ def _from_aggregator(
 
 
 def _from_orchestrator(source: Source, document: Document) -> Source:
-    from portico.config.orchestrator import from_orchestrator
+    from portico.core.config.orchestrator import from_orchestrator
 
     found = from_orchestrator(document.data)
     notes = (*(f"not imported: {one}" for one in found.rejected), *found.notes)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.tasking import CreatedTask, TaskWish
-from portico.model.version import Version
-from portico.protocol.codec import encode
-from portico.protocol.result_fields import identified, noted_result
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.tasking import CreatedTask, TaskWish
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.result_fields import identified, noted_result
 from portico.task_protocol.promotion import PromotableCall, Run
 from portico.task_protocol.task_call import stored_call, with_key
 from portico.task_protocol.task_changes import finished_task

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.types import Answer, Handler, LinkedEndpoint
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.types import Answer, Handler, LinkedEndpoint
 
 if TYPE_CHECKING:
     from portico.task_protocol.task_endpoint import TaskEndpoint

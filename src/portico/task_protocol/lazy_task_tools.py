@@ -3,10 +3,10 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.offer import Offer
-from portico.model.types import Answer, Change
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change
 from portico.task_protocol.task_tool_definitions import TASK_TOOL_NAMES
 
 if TYPE_CHECKING:

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
-from portico.model.context import Context, Peer
-from portico.model.errors import AskError, McpError
-from portico.model.message import Request, Response
-from portico.model.tasking import CreatedTask, RunningTask
-from portico.model.types import Answer, Handler
-from portico.protocol.codec import mcp_error_response
-from portico.state.pending import Pending
-from portico.state.store_error import StoreError
+from portico.core.model.context import Context, Peer
+from portico.core.model.errors import AskError, McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.tasking import CreatedTask, RunningTask
+from portico.core.model.types import Answer, Handler
+from portico.core.protocol.codec import mcp_error_response
+from portico.core.state.pending import Pending
+from portico.core.state.store_error import StoreError
 from portico.task_protocol.task_call import SUPPLIED, HandlerTask, TaskPeer, drive
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import TaskOutcome, Work

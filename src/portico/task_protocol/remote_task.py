@@ -17,19 +17,19 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from portico.catalog.attributed_questions import named_question
-from portico.model.context import Context, Peer
-from portico.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
-from portico.model.message import Meta, Request, Response
-from portico.model.session import Session
-from portico.model.tasking import CreatedTask, TaskWish
-from portico.model.types import Answer, Handler
-from portico.model.version import LATEST_LEGACY, MODERN, Version, version_of
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
-from portico.protocol.tasks import with_tasks
-from portico.state.background import Background
-from portico.state.store_error import StoreError
+from portico.core.catalog.attributed_questions import named_question
+from portico.core.model.context import Context, Peer
+from portico.core.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.session import Session
+from portico.core.model.tasking import CreatedTask, TaskWish
+from portico.core.model.types import Answer, Handler
+from portico.core.model.version import LATEST_LEGACY, MODERN, Version, version_of
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
+from portico.core.protocol.tasks import with_tasks
+from portico.core.state.background import Background
+from portico.core.state.store_error import StoreError
 from portico.task_protocol.task_call import (
     HandlerTask,
     InTask,

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.model.types import LinkedEndpoint, Provider
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.model.types import LinkedEndpoint, Provider
+from portico.core.state.report import report
 from portico.providers.prefixed import tools_of
 from portico.providers.task_mode import NO_TASKS
-from portico.state.report import report
 from portico.task_protocol.task_endpoint import TaskEndpoint
 from portico.task_protocol.task_host import TaskHost
 from portico.task_protocol.task_policy import TaskPolicy, TaskTerms

@@ -4,12 +4,12 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import LinkedEndpoint
-from portico.model.version import LATEST_LEGACY, version_of
-from portico.protocol.codec import decoded, encode
-from portico.protocol.result_fields import error_result
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import LinkedEndpoint
+from portico.core.model.version import LATEST_LEGACY, version_of
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.result_fields import error_result
 from portico.task_protocol.task_call import StoredCall, call_request
 from portico.task_protocol.task_host import FindTasks, stored
 from portico.task_protocol.task_wire import late_response, outcome_of, stored_payload

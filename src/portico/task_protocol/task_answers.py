@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.context import Ask, Context
-from portico.model.errors import AskError, InvalidParams, McpError, RegistrationError
-from portico.model.methods import ELICIT, SAMPLE
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import declares, needed_capability
+from portico.core.model.context import Ask, Context
+from portico.core.model.errors import AskError, InvalidParams, McpError, RegistrationError
+from portico.core.model.methods import ELICIT, SAMPLE
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import declares, needed_capability
 from portico.task_protocol.answer_choices import choices_of, choices_text, chosen
 from portico.task_protocol.task_changes import task_changes
 from portico.task_protocol.task_host import stored

@@ -9,17 +9,17 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from portico.model.context import LOCAL, Context
-from portico.model.errors import AskError, McpError
-from portico.model.message import Meta, Request, Response
-from portico.model.session import Session
-from portico.model.tasking import RunningTask
-from portico.model.types import Answer, Handler, LinkedEndpoint
-from portico.model.version import version_of
-from portico.protocol.codec import NO_RAW, encode, mcp_error_response, notification
-from portico.protocol.eras import IDEMPOTENCY_KEY, is_input_required, members, modern_question
-from portico.protocol.tasks import RELATED
-from portico.state.client_sessions import SESSIONS
+from portico.core.model.context import LOCAL, Context
+from portico.core.model.errors import AskError, McpError
+from portico.core.model.message import Meta, Request, Response
+from portico.core.model.session import Session
+from portico.core.model.tasking import RunningTask
+from portico.core.model.types import Answer, Handler, LinkedEndpoint
+from portico.core.model.version import version_of
+from portico.core.protocol.codec import NO_RAW, encode, mcp_error_response, notification
+from portico.core.protocol.eras import IDEMPOTENCY_KEY, is_input_required, members, modern_question
+from portico.core.protocol.tasks import RELATED
+from portico.core.state.client_sessions import SESSIONS
 from portico.task_protocol.task_wire import outcome_of, related
 from portico.tasks.record import TaskRecord, TaskRefused
 from portico.tasks.work import ORPHANED, TaskOutcome, Work

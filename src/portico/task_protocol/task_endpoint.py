@@ -5,16 +5,16 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from portico.model.context import Context
-from portico.model.errors import METHOD_NOT_FOUND, McpError
-from portico.model.message import Request, Response
-from portico.model.tasking import CreatedTask, TaskWish
-from portico.model.types import Answer, Handler, LinkedEndpoint
-from portico.model.version import Version
-from portico.protocol.codec import encode
-from portico.protocol.eras import members
-from portico.protocol.tasks import TASK, TASKS, task_id
-from portico.state.store_error import StoreError
+from portico.core.model.context import Context
+from portico.core.model.errors import METHOD_NOT_FOUND, McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.tasking import CreatedTask, TaskWish
+from portico.core.model.types import Answer, Handler, LinkedEndpoint
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members
+from portico.core.protocol.tasks import TASK, TASKS, task_id
+from portico.core.state.store_error import StoreError
 from portico.task_protocol import task_wire
 from portico.task_protocol.client_call import ClientCall
 from portico.task_protocol.promotion import BudgetTimer, Run

@@ -6,9 +6,9 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from portico.model.errors import INTERNAL_ERROR, McpError
-from portico.model.version import version_of
-from portico.state.store_error import StoreError
+from portico.core.model.errors import INTERNAL_ERROR, McpError
+from portico.core.model.version import version_of
+from portico.core.state.store_error import StoreError
 from portico.task_protocol.task_call import CallRunner, OwnTask, StoredCall, call_request
 from portico.task_protocol.task_wire import late_response, outcome_of
 from portico.tasks.record import TaskRecord, TaskRefused

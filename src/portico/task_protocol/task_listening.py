@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 from msgspec import Raw
 
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.model.methods import LISTEN
-from portico.protocol.codec import encode
-from portico.protocol.eras import members
-from portico.state.background import Background
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import LISTEN
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members
+from portico.core.state.background import Background
 
 _PAUSE_S = 1.0
 _FOREVER_S = 24 * 3600.0

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple, Protocol
 
-from portico.model.context import Context
-from portico.model.message import Request
-from portico.protocol.codec import may_mention
-from portico.protocol.eras import members
-from portico.protocol.tasks import EXTENSION, TASKS
+from portico.core.model.context import Context
+from portico.core.model.message import Request
+from portico.core.protocol.codec import may_mention
+from portico.core.protocol.eras import members
+from portico.core.protocol.tasks import EXTENSION, TASKS
 from portico.providers.task_mode import NO_TASKS, TaskMode
 
 

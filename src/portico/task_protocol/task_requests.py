@@ -6,22 +6,22 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
-from portico.model.context import Context
-from portico.model.errors import AskError, InvalidParams, McpError
-from portico.model.message import Request, Response
-from portico.model.methods import ELICIT
-from portico.model.session import Session
-from portico.protocol.codec import decoded, encode, notification
-from portico.protocol.eras import (
+from portico.core.model.context import Context
+from portico.core.model.errors import AskError, InvalidParams, McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import ELICIT
+from portico.core.model.session import Session
+from portico.core.protocol.codec import decoded, encode, notification
+from portico.core.protocol.eras import (
     Members,
     declares,
     legacy_question,
     members,
     needed_capability,
 )
-from portico.protocol.result_fields import identified
+from portico.core.protocol.result_fields import identified
+from portico.core.state.background import Background
 from portico.providers.rounds import check_answer
-from portico.state.background import Background
 from portico.task_protocol import task_wire
 from portico.task_protocol.stored_results import StoredResults
 from portico.task_protocol.task_call import context_capabilities

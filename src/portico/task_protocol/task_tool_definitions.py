@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from portico.protocol.codec import encode
+from portico.core.protocol.codec import encode
 
 TASK_STATUS, CANCEL_TASK, LIST_TASKS = "task_status", "cancel_task", "list_tasks"
 TASK_TOOL_NAMES = (TASK_STATUS, CANCEL_TASK, LIST_TASKS)

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.definitions.typed_arguments import typed_arguments
-from portico.model.context import ANYONE, Context
-from portico.model.errors import InvalidParams, McpError, ToolError
-from portico.model.message import Request, Response
-from portico.model.offer import Listed, Offer
-from portico.model.types import Answer, Change
-from portico.model.version import Version
-from portico.protocol.codec import encode
-from portico.protocol.result_fields import error_result, identified, noted_result
+from portico.core.definitions.typed_arguments import typed_arguments
+from portico.core.model.context import ANYONE, Context
+from portico.core.model.errors import InvalidParams, McpError, ToolError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Listed, Offer
+from portico.core.model.types import Answer, Change
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.result_fields import error_result, identified, noted_result
 from portico.providers.rounds import (
     KEY_SIZE,
     DirectAsker,

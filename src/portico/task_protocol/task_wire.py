@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import INTERNAL_ERROR, MISSING_CAPABILITY, InvalidParams, McpError
-from portico.model.message import Request, Response
-from portico.protocol.codec import NO_RAW, decoded, encode, may_mention
-from portico.protocol.eras import SERVER_INFO_KEY, legacy_result, members, modern_result
-from portico.protocol.result_fields import identified
-from portico.protocol.tasks import EXTENSION, RELATED
+from portico.core.model.errors import INTERNAL_ERROR, MISSING_CAPABILITY, InvalidParams, McpError
+from portico.core.model.message import Request, Response
+from portico.core.protocol.codec import NO_RAW, decoded, encode, may_mention
+from portico.core.protocol.eras import SERVER_INFO_KEY, legacy_result, members, modern_result
+from portico.core.protocol.result_fields import identified
+from portico.core.protocol.tasks import EXTENSION, RELATED
 from portico.tasks.record import (
     CANCELLED,
     COMPLETED,

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from portico.catalog.catalog import Catalog
-from portico.catalog.namespaced import can_create_tasks
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.tasking import CreatedTask
-from portico.protocol.tasks import support_of
+from portico.core.catalog.catalog import Catalog
+from portico.core.catalog.namespaced import can_create_tasks
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.tasking import CreatedTask
+from portico.core.protocol.tasks import support_of
+from portico.core.state.report import report
 from portico.providers.task_mode import TaskMode, TaskSupport
-from portico.state.report import report
 from portico.task_protocol.lazy_task_link import LazyTaskLink
 from portico.task_protocol.task_policy import TaskPolicy, TaskTerms
 from portico.upstream.upstream import Upstream
@@ -144,8 +144,8 @@ def _required_tools(catalog: Catalog) -> frozenset[str]:
 def _open_store() -> "TaskStore":
     """Return the store that gateways use too: each removes only tasks of its own scope. Where it
     cannot be written, tasks last as long as this process."""
-    from portico.config.paths import state_folder
-    from portico.state.files import is_writable
+    from portico.core.config.paths import state_folder
+    from portico.core.state.files import is_writable
     from portico.tasks.store import tasks_in_folder, tasks_in_memory
 
     folder = state_folder()

@@ -6,8 +6,8 @@ import time
 from contextlib import suppress
 from hashlib import blake2b
 
-from portico.state import files
-from portico.state.store_error import StoreError
+from portico.core.state import files
+from portico.core.state.store_error import StoreError
 from portico.tasks.rows import Payload
 
 _STRAY_S = 300.0

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 
 class TaskState(StrEnum):

@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 from msgspec import json
 
-from portico.state.database_file import DatabaseFormat
-from portico.state.store_error import StoreError
+from portico.core.state.database_file import DatabaseFormat
+from portico.core.state.store_error import StoreError
 from portico.tasks.record import QUEUED, TaskEvent, TaskLimits, TaskRecord
 
 DAY_S = 86400.0

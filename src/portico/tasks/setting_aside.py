@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from portico.state.database import Database, DatabaseJob
+from portico.core.state.database import Database, DatabaseJob
 from portico.tasks import rows
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from portico.model.wording import counted
-from portico.state.database import FileDatabase, MemoryDatabase
+from portico.core.model.wording import counted
+from portico.core.state.database import FileDatabase, MemoryDatabase
 from portico.tasks import rows
 from portico.tasks.leased_tasks import LeasedTasks
 from portico.tasks.record import (

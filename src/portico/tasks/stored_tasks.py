@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from portico.state.database import Database
+from portico.core.state.database import Database
 from portico.tasks import rows
 from portico.tasks.payloads import PayloadFiles
 from portico.tasks.record import QUEUED, STARTING, Clocks, Lease, TaskLimits, TaskRecord

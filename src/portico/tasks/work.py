@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from portico.model.errors import INTERNAL_ERROR, PorticoError
-from portico.state.store_error import StoreError
+from portico.core.model.errors import INTERNAL_ERROR, PorticoError
+from portico.core.state.store_error import StoreError
 from portico.tasks.record import (
     CANCELLED,
     COMPLETED,

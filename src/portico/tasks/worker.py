@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from portico.state.background import Background
-from portico.state.store_error import StoreError
+from portico.core.state.background import Background
+from portico.core.state.store_error import StoreError
 from portico.tasks.record import (
     CANCELLED,
     INTERRUPTED,

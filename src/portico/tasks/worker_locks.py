@@ -8,7 +8,7 @@ import fcntl
 import os
 from contextlib import suppress
 
-from portico.state.files import make_private
+from portico.core.state.files import make_private
 
 _OPEN = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 

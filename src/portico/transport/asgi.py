@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from portico.http1.port import (
+from portico.core.http1.port import (
     CLOSE,
     JSON_HEADERS,
     REFUSALS,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.types import Endpoint
-from portico.protocol.inbound import ClientAnswer, RefusedMessage
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Endpoint
+from portico.core.protocol.inbound import ClientAnswer, RefusedMessage
 from portico.transport.calls_in_flight import CallsInFlight
 
 BatchMembers = list[Request | ClientAnswer | RefusedMessage]

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from portico.http1.memory_budget import SMALL, Allotment, MemoryBudget
-from portico.http1.port import CLOSE, JSON_TYPE, ResponseWriter, Scope
-from portico.state.memory import map_large_blocks_apart
+from portico.core.http1.memory_budget import SMALL, Allotment, MemoryBudget
+from portico.core.http1.port import CLOSE, JSON_TYPE, ResponseWriter, Scope
+from portico.core.state.memory import map_large_blocks_apart
 from portico.transport.guard import Head
 from portico.transport.http_limits import HttpLimits
 from portico.transport.reply import RETRY_AFTER, Reply, busy, refusal, too_large

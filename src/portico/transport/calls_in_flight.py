@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
-from portico.model.message import Request, Response
-from portico.model.types import Answer
-from portico.protocol.codec import (
+from portico.core.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
+from portico.core.model.message import Request, Response
+from portico.core.model.types import Answer
+from portico.core.protocol.codec import (
     cancelled_id,
     encode,
     error_response,
@@ -19,8 +19,8 @@ from portico.protocol.codec import (
     read_error,
     request_message,
 )
-from portico.protocol.inbound import ClientAnswer
-from portico.state.pending import CancellableWork, Pending, Reply
+from portico.core.protocol.inbound import ClientAnswer
+from portico.core.state.pending import CancellableWork, Pending, Reply
 from portico.transport.eager_start import start_now
 
 _BACKSLASH = ord("\\")

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from portico.model.context import LOCAL, Context
-from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
-from portico.model.message import NOTHING, Request, Response
-from portico.model.session import Session
-from portico.model.types import Endpoint
-from portico.model.version import LATEST_LEGACY, Version
-from portico.protocol.codec import error_response
-from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
-from portico.protocol.line_reader import one_line
-from portico.state.memory import LARGE, map_large_blocks_apart
-from portico.state.pending import Pending
+from portico.core.model.context import LOCAL, Context
+from portico.core.model.errors import INTERNAL_ERROR, INVALID_REQUEST, AskError
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.session import Session
+from portico.core.model.types import Endpoint
+from portico.core.model.version import LATEST_LEGACY, Version
+from portico.core.protocol.codec import error_response
+from portico.core.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
+from portico.core.protocol.line_reader import one_line
+from portico.core.state.memory import LARGE, map_large_blocks_apart
+from portico.core.state.pending import Pending
 from portico.transport.batch import Batch
 from portico.transport.calls_in_flight import CallsInFlight, shutdown_error
 
@@ -211,7 +211,7 @@ class Connection:
 
 def message_too_long(data: bytes, limit: int, version: Version | None) -> Response:
     """Return the error for a message over the limit; its first and last bytes may have its id."""
-    from portico.protocol.salvage import id_at_edge  # rarely needed, slow to load
+    from portico.core.protocol.salvage import id_at_edge  # rarely needed, slow to load
 
     why = f"the message is longer than {limit} bytes"
     return error_response(id_at_edge(data), INVALID_REQUEST, why, version=version or LATEST_LEGACY)

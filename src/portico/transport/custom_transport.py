@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
-from portico.model.types import Endpoint
-from portico.state.report import report
+from portico.core.model.types import Endpoint
+from portico.core.state.report import report
 from portico.transport.starting import Running, start_unless
 from portico.transport.stop_signals import stop_on_signals
 

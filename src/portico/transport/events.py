@@ -5,8 +5,8 @@ from collections.abc import Callable
 from itertools import cycle
 from typing import Protocol
 
-from portico.http1.port import Headers, ResponseWriter
-from portico.protocol.line_reader import one_line
+from portico.core.http1.port import Headers, ResponseWriter
+from portico.core.protocol.line_reader import one_line
 
 EVENT_STREAM: Headers = (
     (b"content-type", b"text/event-stream"),

@@ -5,9 +5,9 @@ from functools import lru_cache
 from hmac import compare_digest
 from string import ascii_letters, digits
 
-from portico.http1.port import CLOSE, JSON_TYPE, TEXT_TYPE, Scope
-from portico.model.errors import RegistrationError
-from portico.protocol.codec import encode
+from portico.core.http1.port import CLOSE, JSON_TYPE, TEXT_TYPE, Scope
+from portico.core.model.errors import RegistrationError
+from portico.core.protocol.codec import encode
 from portico.transport.http_limits import HttpLimits
 from portico.transport.reply import Reply, declared_too_large, refusal
 

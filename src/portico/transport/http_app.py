@@ -1,6 +1,7 @@
 """The HTTP transport: both eras at one path, and the old SSE transport.
 
-It is written once against the port of `http1/port.py`, and served by our own server or by ASGI.
+It is written once against the port of `core/http1/port.py`, and served by our own server or by
+ASGI.
 """
 
 import asyncio
@@ -10,17 +11,17 @@ from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Any
 
-from portico.http1.connection_cap import ConnectionCap
-from portico.http1.memory_budget import MemoryBudget
-from portico.http1.port import JSON_TYPE, BodyReceiver, ResponseWriter, Scope
-from portico.model.context import LOCAL, Context
-from portico.model.errors import PorticoError, RegistrationError
-from portico.model.message import Request
-from portico.model.types import Endpoint
-from portico.model.version import BY_TEXT
-from portico.protocol.ladder import VERSION_HEADER
-from portico.state.background import Background
-from portico.state.watchdog import ACTIVITY
+from portico.core.http1.connection_cap import ConnectionCap
+from portico.core.http1.memory_budget import MemoryBudget
+from portico.core.http1.port import JSON_TYPE, BodyReceiver, ResponseWriter, Scope
+from portico.core.model.context import LOCAL, Context
+from portico.core.model.errors import PorticoError, RegistrationError
+from portico.core.model.message import Request
+from portico.core.model.types import Endpoint
+from portico.core.model.version import BY_TEXT
+from portico.core.protocol.ladder import VERSION_HEADER
+from portico.core.state.background import Background
+from portico.core.state.watchdog import ACTIVITY
 from portico.transport.asgi import AsgiResponseWriter, Receive, Send
 from portico.transport.bodies import IncomingBody
 from portico.transport.events import Keepalive

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from portico.http1.server_limits import ServerLimits
+from portico.core.http1.server_limits import ServerLimits
 
 
 class HttpLimits(ServerLimits, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ import os
 import socket
 from collections.abc import Callable
 
-from portico.http1.server import BACKLOG, Http1Server
-from portico.state.report import report
+from portico.core.http1.server import BACKLOG, Http1Server
+from portico.core.state.report import report
 from portico.transport.http_app import HttpApp
 from portico.transport.starting import Running, start_unless
 from portico.transport.stop_signals import stop_on_signals

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from portico.http1.port import ResponseWriter
-from portico.model.context import Context
-from portico.model.message import Request, Response
-from portico.model.methods import INITIALIZED
-from portico.model.types import Endpoint
-from portico.protocol.inbound import ClientAnswer, RefusedMessage
-from portico.state.background import Background
+from portico.core.http1.port import ResponseWriter
+from portico.core.model.context import Context
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import INITIALIZED
+from portico.core.model.types import Endpoint
+from portico.core.protocol.inbound import ClientAnswer, RefusedMessage
+from portico.core.state.background import Background
 from portico.transport.batch import Batch, BatchMembers
 from portico.transport.bodies import IncomingBody
 from portico.transport.events import EventResponse, Keepalive

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable
 
-from portico.http1.port import ResponseWriter
-from portico.model.errors import (
+from portico.core.http1.port import ResponseWriter
+from portico.core.model.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -13,8 +13,8 @@ from portico.model.errors import (
     UNSUPPORTED_VERSION,
     AskError,
 )
-from portico.model.message import Response
-from portico.state.pending import CancellableWork
+from portico.core.model.message import Response
+from portico.core.state.pending import CancellableWork
 from portico.transport.bodies import IncomingBody
 from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import COMMENT, EVENT_STREAM, Keepalive, event

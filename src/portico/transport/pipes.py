@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from portico.model.message import Response
-from portico.model.types import Endpoint
-from portico.protocol.line_reader import CR, LF, LineReader, one_line
-from portico.state.report import report
-from portico.state.watchdog import ACTIVITY
+from portico.core.model.message import Response
+from portico.core.model.types import Endpoint
+from portico.core.protocol.line_reader import CR, LF, LineReader, one_line
+from portico.core.state.report import report
+from portico.core.state.watchdog import ACTIVITY
 from portico.transport.client_connection import MAX_MESSAGE, Connection, message_too_long
 
 MAX_LINE = MAX_MESSAGE

@@ -4,16 +4,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.http1.port import JSON_TYPE, ResponseWriter
-from portico.model.context import Context
-from portico.model.errors import PARSE_ERROR
-from portico.model.message import Request, Response
-from portico.model.methods import LISTEN, MethodKind
-from portico.model.types import Answer, Endpoint, EndpointByClient
-from portico.model.version import BY_TEXT
-from portico.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
-from portico.protocol.ladder import VERSION_HEADER
-from portico.state.pending import discard
+from portico.core.http1.port import JSON_TYPE, ResponseWriter
+from portico.core.model.context import Context
+from portico.core.model.errors import PARSE_ERROR
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import LISTEN, MethodKind
+from portico.core.model.types import Answer, Endpoint, EndpointByClient
+from portico.core.model.version import BY_TEXT
+from portico.core.protocol.inbound import ClientAnswer, Inbound, RefusedMessage, read
+from portico.core.protocol.ladder import VERSION_HEADER
+from portico.core.state.pending import discard
 from portico.transport.batch import BatchMembers
 from portico.transport.bodies import IncomingBody
 from portico.transport.events import Keepalive

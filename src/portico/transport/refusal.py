@@ -5,11 +5,11 @@ import os
 import select
 import time
 
-from portico.model.errors import INTERNAL_ERROR
-from portico.model.message import Request
-from portico.model.version import LATEST_LEGACY
-from portico.protocol.codec import error_response
-from portico.protocol.inbound import read
+from portico.core.model.errors import INTERNAL_ERROR
+from portico.core.model.message import Request
+from portico.core.model.version import LATEST_LEGACY
+from portico.core.protocol.codec import error_response
+from portico.core.protocol.inbound import read
 
 _WAIT_S = 1.0
 """How long a client has to send its first request; most have sent it by then."""

@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
-from portico.http1.port import CLOSE, JSON_TYPE, Headers, ResponseWriter
-from portico.model.errors import INTERNAL_ERROR, INVALID_REQUEST
-from portico.model.message import Response
-from portico.protocol.codec import error_response
+from portico.core.http1.port import CLOSE, JSON_TYPE, Headers, ResponseWriter
+from portico.core.model.errors import INTERNAL_ERROR, INVALID_REQUEST
+from portico.core.model.message import Response
+from portico.core.protocol.codec import error_response
 from portico.transport.calls_in_flight import shutdown_error
 from portico.transport.http_limits import HttpLimits
 

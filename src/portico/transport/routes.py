@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from portico.http1.port import BodyReceiver, ResponseWriter, Scope
-from portico.model.types import Endpoint, LimitedEndpoint
+from portico.core.http1.port import BodyReceiver, ResponseWriter, Scope
+from portico.core.model.types import Endpoint, LimitedEndpoint
 from portico.transport.http_app import HttpApp
 
 _RETIRE_S = 30.0

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from portico.http1.port import ResponseWriter
-from portico.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
-from portico.model.message import NOTHING, Response
-from portico.model.version import Version
-from portico.state.pending import CancellableWork
+from portico.core.http1.port import ResponseWriter
+from portico.core.model.errors import INVALID_REQUEST, PARSE_ERROR, AskError
+from portico.core.model.message import NOTHING, Response
+from portico.core.model.version import Version
+from portico.core.state.pending import CancellableWork
 from portico.transport.bodies import IncomingBody
 from portico.transport.calls_in_flight import reply_with, shutdown_error
 from portico.transport.events import Keepalive

@@ -5,9 +5,9 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 
-from portico.model.errors import AskError
-from portico.model.session import Session
-from portico.model.version import LATEST_LEGACY, Version
+from portico.core.model.errors import AskError
+from portico.core.model.session import Session
+from portico.core.model.version import LATEST_LEGACY, Version
 from portico.transport.calls_in_flight import CallsInFlight
 from portico.transport.http_limits import HttpLimits
 from portico.transport.resumable_stream import ResumableStream

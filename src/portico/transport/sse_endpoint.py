@@ -4,14 +4,14 @@ import asyncio
 import secrets
 from urllib.parse import parse_qs
 
-from portico.http1.port import ResponseWriter
-from portico.model.context import Context
-from portico.model.errors import AskError
-from portico.model.message import Request, Response
-from portico.model.session import Session
-from portico.model.types import Endpoint
-from portico.protocol.inbound import ClientAnswer, RefusedMessage, read
-from portico.state.background import Background
+from portico.core.http1.port import ResponseWriter
+from portico.core.model.context import Context
+from portico.core.model.errors import AskError
+from portico.core.model.message import Request, Response
+from portico.core.model.session import Session
+from portico.core.model.types import Endpoint
+from portico.core.protocol.inbound import ClientAnswer, RefusedMessage, read
+from portico.core.state.background import Background
 from portico.transport.batch import Batch, BatchMembers
 from portico.transport.calls_in_flight import CallsInFlight, shutdown_error
 from portico.transport.events import EventResponse, Keepalive, event

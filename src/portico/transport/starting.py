@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR
-from portico.model.message import NOTHING, Request, Response
-from portico.model.types import Endpoint
-from portico.protocol.codec import error_response
+from portico.core.model.context import Context
+from portico.core.model.errors import INTERNAL_ERROR
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.types import Endpoint
+from portico.core.protocol.codec import error_response
 from portico.transport.calls_in_flight import shutdown_error
 
 Running = AbstractAsyncContextManager[object]

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from portico.model.types import Endpoint
-from portico.state.stdout import take_stdout
+from portico.core.model.types import Endpoint
+from portico.core.state.stdout import take_stdout
 from portico.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
 from portico.transport.stop_signals import stop_on_signals
 

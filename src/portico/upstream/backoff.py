@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 
 
 class BackoffLimits(Struct, frozen=True):

@@ -10,16 +10,16 @@ from weakref import WeakSet
 
 import msgspec
 
-from portico.model.context import Context, Peer
-from portico.model.errors import AskError, MissingCapability
-from portico.model.message import Request
-from portico.model.session import LOG_LEVELS, Session
-from portico.model.tasking import CreatedTask
-from portico.model.version import Version
+from portico.core.model.context import Context, Peer
+from portico.core.model.errors import AskError, MissingCapability
+from portico.core.model.message import Request
+from portico.core.model.session import LOG_LEVELS, Session
+from portico.core.model.tasking import CreatedTask
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import Sender
+from portico.core.protocol.tasks import EXTENSION, without_tasks
 from portico.process.read_pacing import SLICE_S, SliceBudget
-from portico.protocol.codec import encode
-from portico.protocol.eras import Sender
-from portico.protocol.tasks import EXTENSION, without_tasks
 
 _QUESTION_CAPABILITIES = frozenset({"roots", "sampling", "elicitation"})
 _MAX_CACHED_BYTES = 1024

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
-from portico.catalog.catalog import Catalog, ListedTool
-from portico.catalog.settled import settled
-from portico.model.errors import McpError, TargetError
-from portico.model.offer import Offer
-from portico.model.types import Change
-from portico.protocol.codec import encode
-from portico.state.background import Background
-from portico.state.hub import ChangeHub
+from portico.core.catalog.catalog import Catalog, ListedTool
+from portico.core.catalog.settled import settled
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.offer import Offer
+from portico.core.model.types import Change
+from portico.core.protocol.codec import encode
+from portico.core.state.background import Background
+from portico.core.state.hub import ChangeHub
 from portico.upstream.connection_pool import LEGACY, MODERN, ConnectionPool
 from portico.upstream.fetch_catalog import fetch_catalog
 from portico.upstream.handshake import modern_meta
@@ -23,8 +23,8 @@ from portico.upstream.request_headers import request_headers
 from portico.upstream.session import UpstreamSession
 
 if TYPE_CHECKING:
-    from portico.catalog.history import History
-    from portico.catalog.sanitize_offer import SanitizedItem
+    from portico.core.catalog.history import History
+    from portico.core.catalog.sanitize_offer import SanitizedItem
 
 REFRESH_S = 1.0
 """The shortest time between two fetches, however often an upstream announces changes."""
@@ -191,7 +191,7 @@ class CatalogViews:
         shown = offer
         sanitized: tuple[SanitizedItem, ...] = ()
         if self._policy.reveals:
-            from portico.catalog.sanitize_offer import sanitize_offer
+            from portico.core.catalog.sanitize_offer import sanitize_offer
 
             shown, sanitized = sanitize_offer(offer)
         return Catalog(

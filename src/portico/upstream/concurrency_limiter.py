@@ -2,8 +2,8 @@
 
 import asyncio
 
-from portico.http1.slots import Slots
-from portico.model.errors import TargetError
+from portico.core.http1.slots import Slots
+from portico.core.model.errors import TargetError
 
 
 class ConcurrencyLimiter(Slots):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from portico.config.schema import ServerEntry
+from portico.core.config.schema import ServerEntry
 from portico.process.install_commands import install_of, install_seconds
 from portico.upstream.handshake import HandshakeLimits
 

@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
-from portico.model.errors import McpError, TargetError
-from portico.model.session import Session
-from portico.protocol.codec import encode
-from portico.protocol.eras import is_level_enabled
-from portico.state.background import Background, first_of
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.session import Session
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import is_level_enabled
+from portico.core.state.background import Background, first_of
 from portico.upstream.backoff import Backoff, CircuitBreaker
 from portico.upstream.caller import Caller
 from portico.upstream.connection_state import TABLE, ConnectionEvent, ConnectionState

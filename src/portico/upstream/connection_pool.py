@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from portico.model.errors import TargetError
-from portico.model.session import Session
-from portico.protocol.codec import encode
-from portico.state.background import Background
+from portico.core.model.errors import TargetError
+from portico.core.model.session import Session
+from portico.core.protocol.codec import encode
+from portico.core.state.background import Background
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Caller, Callers
 from portico.upstream.connection import (

@@ -8,12 +8,12 @@ the general path through `Relay.answer`, as does a retry after its upstream exit
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
-from portico.model.message import Response
-from portico.protocol.codec import error_response, mcp_error_response
-from portico.protocol.eras import is_input_required, legacy_result, modern_result
-from portico.protocol.tasks import TASK
-from portico.state.pending import Pending
+from portico.core.model.errors import INTERNAL_ERROR, McpError, TargetError
+from portico.core.model.message import Response
+from portico.core.protocol.codec import error_response, mcp_error_response
+from portico.core.protocol.eras import is_input_required, legacy_result, modern_result
+from portico.core.protocol.tasks import TASK
+from portico.core.state.pending import Pending
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter

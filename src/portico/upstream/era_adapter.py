@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 from msgspec import Raw
 
-from portico.catalog.attributed_questions import for_session, refused_question
-from portico.model.errors import (
+from portico.core.catalog.attributed_questions import for_session, refused_question
+from portico.core.model.errors import (
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
     AskError,
@@ -17,8 +17,8 @@ from portico.model.errors import (
     MissingCapability,
     TargetError,
 )
-from portico.protocol.codec import encode
-from portico.protocol.eras import (
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import (
     URL_REQUIRED,
     Sender,
     declares,
@@ -31,8 +31,8 @@ from portico.protocol.eras import (
     url_questions,
     with_code,
 )
-from portico.protocol.tasks import EXTENSION, task_of, with_tasks
-from portico.state.memory import LARGE
+from portico.core.protocol.tasks import EXTENSION, task_of, with_tasks
+from portico.core.state.memory import LARGE
 from portico.upstream.caller import Call, Caller
 from portico.upstream.rpc_error import ServerError
 from portico.upstream.session import UpstreamSession

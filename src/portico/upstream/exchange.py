@@ -9,10 +9,10 @@ from time import monotonic
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import INTERNAL_ERROR, McpError, TargetError
-from portico.model.message import Response
-from portico.model.methods import LISTS
-from portico.protocol.codec import (
+from portico.core.model.errors import INTERNAL_ERROR, McpError, TargetError
+from portico.core.model.message import Response
+from portico.core.model.methods import LISTS
+from portico.core.protocol.codec import (
     Envelope,
     cancelled_id,
     encode,
@@ -20,10 +20,10 @@ from portico.protocol.codec import (
     is_id,
     mcp_error_response,
 )
-from portico.protocol.inbound import MAX_BATCH, Malformed, read_message
-from portico.state.background import Background
-from portico.state.memory import LARGE
-from portico.state.watchdog import ACTIVITY
+from portico.core.protocol.inbound import MAX_BATCH, Malformed, read_message
+from portico.core.state.background import Background
+from portico.core.state.memory import LARGE
+from portico.core.state.watchdog import ACTIVITY
 from portico.upstream.dialect import MCP, Dialect
 from portico.upstream.pending_request import (
     FOREVER,

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from portico.definitions.definition_error import DefinitionError
-from portico.definitions.header_params import header_params
-from portico.model.errors import McpError, TargetError
-from portico.model.methods import LIST_KINDS, TABLE, ListKind
-from portico.model.offer import Listed, Offer
-from portico.protocol.codec import encode
+from portico.core.definitions.definition_error import DefinitionError
+from portico.core.definitions.header_params import header_params
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.methods import LIST_KINDS, TABLE, ListKind
+from portico.core.model.offer import Listed, Offer
+from portico.core.protocol.codec import encode
 from portico.upstream.handshake import Introduction
 from portico.upstream.pages import RequestPage, all_pages
 

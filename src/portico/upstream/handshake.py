@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from portico.model.errors import (
+from portico.core.model.errors import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     McpError,
     TargetError,
 )
-from portico.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
+from portico.core.model.version import BY_TEXT, LATEST_LEGACY, MODERN, Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, VERSION_KEY
+from portico.core.protocol.ladder import VERSION_HEADER
 from portico.process.install_commands import Install
-from portico.protocol.codec import encode
-from portico.protocol.eras import CAPABILITIES_KEY, INFO_KEY, SERVER_INFO_KEY, VERSION_KEY
-from portico.protocol.ladder import VERSION_HEADER
 from portico.upstream.exchange import Exchange, OnNotification, Serve
 from portico.upstream.request_headers import request_headers
 from portico.upstream.rpc_error import HttpError, one_line

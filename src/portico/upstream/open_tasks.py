@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from time import monotonic
 
-from portico.protocol.tasks import Task
+from portico.core.protocol.tasks import Task
 
 MAX_TASKS = 1000
 """The number of tasks that are tracked in one session; past that, the oldest is dropped."""

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.errors import METHOD_NOT_FOUND, McpError, TargetError
-from portico.model.methods import ListKind
+from portico.core.model.errors import METHOD_NOT_FOUND, McpError, TargetError
+from portico.core.model.methods import ListKind
 
 MAX_PAGES = 1000
 MAX_ITEMS = 100_000

@@ -9,15 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from portico.auth.login_state import LOGIN_STATE
-from portico.catalog.attributed_questions import refused_question
-from portico.catalog.catalog import ListedTool
-from portico.model.context import Context
-from portico.model.errors import INVALID_PARAMS, McpError, TargetError
-from portico.model.message import Request, Response
-from portico.model.methods import TABLE
-from portico.model.tasking import CreatedTask
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import (
+from portico.core.catalog.attributed_questions import refused_question
+from portico.core.catalog.catalog import ListedTool
+from portico.core.model.context import Context
+from portico.core.model.errors import INVALID_PARAMS, McpError, TargetError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import TABLE
+from portico.core.model.tasking import CreatedTask
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import (
     asks_in_task,
     is_input_required,
     legacy_params,
@@ -25,7 +25,7 @@ from portico.protocol.eras import (
     modern_result,
     same_era_params,
 )
-from portico.protocol.tasks import (
+from portico.core.protocol.tasks import (
     MIRRORED,
     TASK,
     TASKS,
@@ -39,7 +39,7 @@ from portico.protocol.tasks import (
     task_of,
     unasked_task,
 )
-from portico.state.memory import LARGE
+from portico.core.state.memory import LARGE
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Call, Caller
 from portico.upstream.concurrency_limiter import ConcurrencyLimiter

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from portico.model.methods import TABLE
-from portico.model.offer import HeaderParam
-from portico.model.version import Version
-from portico.protocol.ladder import (
+from portico.core.model.methods import TABLE
+from portico.core.model.offer import HeaderParam
+from portico.core.model.version import Version
+from portico.core.protocol.ladder import (
     METHOD_HEADER,
     NAME_HEADER,
     VERSION_HEADER,
     encode_header,
     header_value,
 )
-from portico.protocol.tasks import MIRRORED
+from portico.core.protocol.tasks import MIRRORED
 
 
 def request_headers(

@@ -2,10 +2,10 @@
 
 from msgspec import Raw
 
-from portico.model.errors import McpError
-from portico.model.wording import printable
-from portico.protocol.codec import Envelope, encode, read_error
-from portico.protocol.inbound import Malformed, read_message
+from portico.core.model.errors import McpError
+from portico.core.model.wording import printable
+from portico.core.protocol.codec import Envelope, encode, read_error
+from portico.core.protocol.inbound import Malformed, read_message
 from portico.wires.wire import Failure
 
 _AUTH_STATUSES = (401, 403)

@@ -14,18 +14,18 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.catalog.attributed_questions import for_session, refused_question
-from portico.model.errors import (
+from portico.core.catalog.attributed_questions import for_session, refused_question
+from portico.core.model.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     AskError,
     McpError,
 )
-from portico.protocol.codec import encode, may_mention
-from portico.protocol.eras import declares, is_level_enabled, members, needed_capability
-from portico.protocol.listen import subscription_of
-from portico.protocol.tasks import RELATED, related_task, task_id, task_in
+from portico.core.protocol.codec import encode, may_mention
+from portico.core.protocol.eras import declares, is_level_enabled, members, needed_capability
+from portico.core.protocol.listen import subscription_of
+from portico.core.protocol.tasks import RELATED, related_task, task_id, task_in
 from portico.upstream.caller import Call, Caller, ask_session
 from portico.upstream.exchange import Exchange
 from portico.upstream.handshake import ClientHello, HandshakeLimits, Introduction, open_exchange

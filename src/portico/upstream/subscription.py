@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from portico.model.errors import (
+from portico.core.model.errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     McpError,
     TargetError,
 )
-from portico.model.methods import LISTEN
-from portico.protocol.codec import encode
+from portico.core.model.methods import LISTEN
+from portico.core.protocol.codec import encode
 from portico.upstream.handshake import modern_meta
 from portico.upstream.pending_request import FOREVER
 from portico.upstream.request_headers import request_headers

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.context import Context
-from portico.model.errors import AskError, InvalidParams, TargetError
-from portico.model.message import Request
-from portico.protocol.codec import encode
-from portico.protocol.eras import modern_question
-from portico.state.sealed_states import SealedStates
+from portico.core.model.context import Context
+from portico.core.model.errors import AskError, InvalidParams, TargetError
+from portico.core.model.message import Request
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import modern_question
+from portico.core.state.sealed_states import SealedStates
 from portico.upstream.caller import Call, Caller
 
 _GATHER_S = 0.02

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from portico.model.errors import TargetError
+from portico.core.model.errors import TargetError
 from portico.wires.wire import Outgoing, Receiver, Wire
 
 

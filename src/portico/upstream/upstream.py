@@ -10,20 +10,20 @@ from weakref import WeakSet
 from msgspec.structs import replace
 
 from portico.auth.login_state import LOGIN_STATE
-from portico.catalog.catalog import Catalog
-from portico.model.context import Context
-from portico.model.errors import McpError, TargetError
-from portico.model.message import Request, Response
-from portico.model.methods import LIST_KINDS, LISTS, MethodKind
-from portico.model.offer import Offer
-from portico.model.session import Session
-from portico.model.types import Answer, Change
-from portico.model.version import Version
+from portico.core.catalog.catalog import Catalog
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError, TargetError
+from portico.core.model.message import Request, Response
+from portico.core.model.methods import LIST_KINDS, LISTS, MethodKind
+from portico.core.model.offer import Offer
+from portico.core.model.session import Session
+from portico.core.model.types import Answer, Change
+from portico.core.model.version import Version
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members, with_capabilities
+from portico.core.state.background import Background
+from portico.core.state.hub import ChangeHub
 from portico.process.family import is_below_agent
-from portico.protocol.codec import encode
-from portico.protocol.eras import members, with_capabilities
-from portico.state.background import Background
-from portico.state.hub import ChangeHub
 from portico.upstream.backoff import CircuitBreaker
 from portico.upstream.caller import Caller, Callers, without_questions
 from portico.upstream.catalog_views import CatalogView, CatalogViews, Memory
@@ -39,7 +39,7 @@ from portico.wires.credentials import CallLinks, LoginAccount, login_of
 from portico.wires.wire import LOGIN, Address
 
 if TYPE_CHECKING:
-    from portico.catalog.history import History
+    from portico.core.catalog.history import History
 
 _PROGRESS = "notifications/progress"
 _ROOTS_CHANGED = "notifications/roots/list_changed"
@@ -287,7 +287,7 @@ class Upstream:
         response = await self.relay(request, context)
         if not response.result or not self.policy.reveals:
             return response
-        from portico.catalog.sanitize_offer import sanitize_page
+        from portico.core.catalog.sanitize_offer import sanitize_page
 
         kind = LISTS[request.method]
         return replace(

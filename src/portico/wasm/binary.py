@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 MAGIC = b"\0asm"
 _CORE, _COMPONENT = b"\x01\0\0\0", b"\x0d\0\x01\0"

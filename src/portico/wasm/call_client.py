@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from portico.model.context import Ask, Context
-from portico.model.errors import AskError
-from portico.model.types import Change
-from portico.protocol.codec import encode
-from portico.protocol.eras import members
+from portico.core.model.context import Ask, Context
+from portico.core.model.errors import AskError
+from portico.core.model.types import Change
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members
 from portico.wasm.handler_protocol import (
     ASK,
     CALL,
@@ -28,7 +28,7 @@ from portico.wasm.handler_protocol import (
 from portico.wasm.refused import Refused
 
 if TYPE_CHECKING:
-    from portico.state.client_sessions import SessionValues
+    from portico.core.state.client_sessions import SessionValues
 
 _CAPABILITIES = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling"}
 

@@ -9,8 +9,8 @@ import msgspec
 from wasmtime import WasmtimeError
 from wasmtime.component import Variant
 
-from portico.config.component_grants import ComponentGrants
-from portico.model.errors import PorticoError
+from portico.core.config.component_grants import ComponentGrants
+from portico.core.model.errors import PorticoError
 from portico.wasm.call_client import CallClient
 from portico.wasm.handler_protocol import CHANGED, LOG, PROGRESS, UPDATED
 from portico.wasm.host_interfaces import HostFunction

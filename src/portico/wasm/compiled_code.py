@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from portico.model.errors import PorticoError
-from portico.state import files
-from portico.state.report import report
-from portico.state.user_secret import user_secret
+from portico.core.model.errors import PorticoError
+from portico.core.state import files
+from portico.core.state.report import report
+from portico.core.state.user_secret import user_secret
 from portico.wasm.engine import SETTINGS, new_engine
 
 if TYPE_CHECKING:

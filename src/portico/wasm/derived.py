@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from portico.model.errors import INVALID_PARAMS, PorticoError
-from portico.protocol.result_fields import error_result
+from portico.core.model.errors import INVALID_PARAMS, PorticoError
+from portico.core.protocol.result_fields import error_result
 from portico.wasm.exports import Exports
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.sidecar import Described, Descriptions, Sidecar

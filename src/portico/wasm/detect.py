@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.wasm.derived import derive
 from portico.wasm.exports import Exports
 from portico.wasm.guest import Capability, Found

@@ -3,12 +3,12 @@
 import re
 from typing import TYPE_CHECKING
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from wasmtime import WasmtimeError
 
-    from portico.config.component_grants import GuestLimits
+    from portico.core.config.component_grants import GuestLimits
     from portico.wasm.running_call import RunningCall
 
 _MAX_SHOWN = 400

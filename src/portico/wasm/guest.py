@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from portico.model.errors import INTERNAL_ERROR, PorticoError
+from portico.core.model.errors import INTERNAL_ERROR, PorticoError
 from portico.wit.wit_values import Handle
 
 

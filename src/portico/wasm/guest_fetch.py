@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Struct
 
 from portico.auth.address_rule import AddressRule
-from portico.config.component_grants import ANY
-from portico.http1.errors import Http1Error
-from portico.http1.headers import header_problem
-from portico.http1.pool import Pool
-from portico.http1.url import Origin, join_url, parse_url
+from portico.core.config.component_grants import ANY
+from portico.core.http1.errors import Http1Error
+from portico.core.http1.headers import header_problem
+from portico.core.http1.pool import Pool
+from portico.core.http1.url import Origin, join_url, parse_url
 from portico.wasm.refused import Refused
 
 CONNECT_S = 10.0

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from portico.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
-from portico.protocol.codec import decoded, encode
-from portico.protocol.eras import members
+from portico.core.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from portico.core.protocol.codec import decoded, encode
+from portico.core.protocol.eras import members
 from portico.wasm import wasmcp_values as values
 from portico.wasm.guest import GuestError
 from portico.wasm.wasmcp import FUNCTIONS

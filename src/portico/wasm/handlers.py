@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from portico.model.errors import INTERNAL_ERROR
+from portico.core.model.errors import INTERNAL_ERROR
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.own_wit import VERSION
 

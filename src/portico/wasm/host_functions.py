@@ -6,7 +6,7 @@ from typing import Any
 from wasmtime import WasmtimeError
 from wasmtime.component import Variant
 
-from portico.config.component_grants import ComponentGrants
+from portico.core.config.component_grants import ComponentGrants
 from portico.wasm.host_interfaces import HostFunction
 from portico.wasm.own_wit import VERSION
 from portico.wasm.refused import Refused

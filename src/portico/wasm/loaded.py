@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from wasmtime import Store, WasiConfig, WasmtimeError
 from wasmtime.component import Linker
 
-from portico.config.component_grants import ANY, ComponentGrants
-from portico.model.errors import PorticoError
-from portico.state.report import report
+from portico.core.config.component_grants import ANY, ComponentGrants
+from portico.core.model.errors import PorticoError
+from portico.core.state.report import report
 from portico.wasm.client_functions import client_functions
 from portico.wasm.client_stream import WasiHandles
 from portico.wasm.detect import detect

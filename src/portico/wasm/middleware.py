@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.context import Context
-from portico.model.errors import McpError
-from portico.model.message import Request, Response
-from portico.model.offer import Offer
-from portico.model.types import Answer, Change
-from portico.protocol.codec import encode
-from portico.protocol.eras import members
-from portico.state.client_sessions import SessionValues
+from portico.core.model.context import Context
+from portico.core.model.errors import McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change
+from portico.core.protocol.codec import encode
+from portico.core.protocol.eras import members
+from portico.core.state.client_sessions import SessionValues
 from portico.wasm.call_client import HandledClient, one_line
 from portico.wasm.calls import Calls
 from portico.wasm.failures import GuestFailure

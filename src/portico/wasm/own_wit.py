@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.model.errors import INTERNAL_ERROR, PorticoError
-from portico.protocol.result_fields import error_result
+from portico.core.model.errors import INTERNAL_ERROR, PorticoError
+from portico.core.protocol.result_fields import error_result
 from portico.wasm.guest import Guest, GuestError
 from portico.wit.wit_values import Mismatch
 

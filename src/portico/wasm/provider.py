@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
-from portico.catalog.uris import canonical, uri_pattern
 from portico.chain.fold import terminus
-from portico.model.context import Context
-from portico.model.errors import INTERNAL_ERROR, McpError
-from portico.model.message import Request, Response
-from portico.model.offer import KEYS, Offer
-from portico.model.types import Answer, Change
-from portico.protocol.eras import URL_REQUIRED
-from portico.protocol.result_fields import EMPTY_RESULT, error_result, identified
+from portico.core.catalog.uris import canonical, uri_pattern
+from portico.core.model.context import Context
+from portico.core.model.errors import INTERNAL_ERROR, McpError
+from portico.core.model.message import Request, Response
+from portico.core.model.offer import KEYS, Offer
+from portico.core.model.types import Answer, Change
+from portico.core.protocol.eras import URL_REQUIRED
+from portico.core.protocol.result_fields import EMPTY_RESULT, error_result, identified
+from portico.core.state.client_sessions import SessionValues, session_id_in
+from portico.core.state.report import report
 from portico.providers.rounds import KEY_SIZE, Rounds, Suspended
-from portico.state.client_sessions import SessionValues, session_id_in
-from portico.state.report import report
 from portico.wasm.call_client import ProvidedClient
 from portico.wasm.calls import Calls
 from portico.wasm.failures import GuestFailure

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from portico.config.component_grants import ComponentGrants, GuestLimits
+from portico.core.config.component_grants import ComponentGrants, GuestLimits
 
 VARIABLE = "PORTICO_WASM"
 """The environment variable with the settings as JSON."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
-from portico.state import files
+from portico.core.model.errors import PorticoError
+from portico.core.state import files
 
 ENDING = ".toml"
 """Added to the name of the component's file."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.model.errors import INVALID_PARAMS, PorticoError
+from portico.core.model.errors import INVALID_PARAMS, PorticoError
 from portico.wasm import wasmcp_values as values
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.wasmcp_context import dated_context, early_context

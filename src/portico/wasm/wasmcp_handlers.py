@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from portico.model.errors import INVALID_PARAMS
-from portico.protocol.eras import members
+from portico.core.model.errors import INVALID_PARAMS
+from portico.core.protocol.eras import members
 from portico.wasm.client_functions import outside
 from portico.wasm.guest import Guest, GuestError
 from portico.wasm.handled_request import HandledRequest, is_typed

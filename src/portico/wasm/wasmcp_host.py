@@ -5,7 +5,7 @@ from typing import Any
 
 from wasmtime import WasmtimeError
 
-from portico.config.component_grants import ComponentGrants
+from portico.core.config.component_grants import ComponentGrants
 from portico.wasm.client_functions import json_or_text, outside, progress_params
 from portico.wasm.client_stream import WasiHandles
 from portico.wasm.guest import GuestError

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from wasmtime.component import ResourceHost
 
-from portico.config.component_grants import ComponentGrants
-from portico.model.methods import ELICIT
+from portico.core.config.component_grants import ComponentGrants
+from portico.core.model.methods import ELICIT
 from portico.wasm.call_client import CallClient
 from portico.wasm.client_functions import outside
 from portico.wasm.client_stream import WasiHandles

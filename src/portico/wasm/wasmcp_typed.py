@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.wasm.wasmcp_values import field_name, is_json
 from portico.wit.wit_types import INTEGERS, Shape
 

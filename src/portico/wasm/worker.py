@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from portico.model.errors import PorticoError
-from portico.model.types import Answer, Handler
+from portico.core.model.errors import PorticoError
+from portico.core.model.types import Answer, Handler
+from portico.core.state.client_sessions import SessionValues
+from portico.core.state.report import report
+from portico.core.state.stderr import STDERR
 from portico.process.hardening import harden
 from portico.server import Server
-from portico.state.client_sessions import SessionValues
-from portico.state.report import report
-from portico.state.stderr import STDERR
 from portico.wasm.binary import outline, read_component
 from portico.wasm.detect import declared_kinds
 from portico.wasm.failures import GuestFailure
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from wasmtime import Engine
     from wasmtime.component import Component
 
-    from portico.model.context import Context
-    from portico.model.message import Request, Response
-    from portico.state.session_store import SessionStore
+    from portico.core.model.context import Context
+    from portico.core.model.message import Request, Response
+    from portico.core.state.session_store import SessionStore
     from portico.wasm.calls import Calls
     from portico.wasm.compiled_code import CompiledCode
 
@@ -129,7 +129,7 @@ class Worker:
             return None
         if self._sessions is None:
             # SQLite is slow to load, and few components keep anything.
-            from portico.state.session_store import sessions_in_folder
+            from portico.core.state.session_store import sessions_in_folder
 
             self._sessions = sessions_in_folder(self._settings.state)
         return SessionValues(self._sessions, session)

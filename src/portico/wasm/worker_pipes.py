@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from portico.protocol.codec import encode
-from portico.state.stdout import take_stdout
+from portico.core.protocol.codec import encode
+from portico.core.state.stdout import take_stdout
 from portico.transport.pipes import PipeReader, StdioServer, writer_to
 from portico.transport.stop_signals import stop_on_signals
 from portico.wires.wire import MAX_MESSAGE
 
 if TYPE_CHECKING:
-    from portico.model.message import Request
-    from portico.model.types import Endpoint
+    from portico.core.model.message import Request
+    from portico.core.model.types import Endpoint
 
 _DRAIN_S = 30.0
 _RESUME = "--resume"

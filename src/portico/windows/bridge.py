@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from portico.model.errors import INTERNAL_ERROR
-from portico.model.message import Response
-from portico.model.methods import INITIALIZED, LISTEN
-from portico.model.types import Change
-from portico.protocol.codec import Envelope, cancelled_id, error_response, notification
-from portico.protocol.line_reader import LineReader
-from portico.protocol.listen import change_message
-from portico.state.background import Background
-from portico.state.report import report
+from portico.core.model.errors import INTERNAL_ERROR
+from portico.core.model.message import Response
+from portico.core.model.methods import INITIALIZED, LISTEN
+from portico.core.model.types import Change
+from portico.core.protocol.codec import Envelope, cancelled_id, error_response, notification
+from portico.core.protocol.line_reader import LineReader
+from portico.core.protocol.listen import change_message
+from portico.core.state.background import Background
+from portico.core.state.report import report
 from portico.transport.calls_in_flight import duplicate_id_error, id_key
 from portico.transport.client_connection import message_too_long
 from portico.transport.pipes import PipeReader, Writer

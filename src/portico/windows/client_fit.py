@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from portico.core.model.types import Endpoint
 from portico.fit.exposure_choice import ClientFacts, ExposureChoice, GatewayFacts, choose
 from portico.fit.fitted_endpoint import Choose, Chosen, FittedEndpoint
 from portico.fit.http_endpoint import FittedHttpEndpoint
-from portico.model.types import Endpoint
 from portico.windows.preferences import Preferences
 from portico.windows.window_fit import kept_choice, window_facts
 

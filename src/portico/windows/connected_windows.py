@@ -13,13 +13,13 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
+from portico.core.model.errors import PorticoError
+from portico.core.model.types import Endpoint, LimitedEndpoint
+from portico.core.protocol.codec import encode
+from portico.core.state.background import first_of
 from portico.fit.exposure_choice import ExposureChoice
 from portico.fit.fitted_endpoint import ChosenExposure
-from portico.model.errors import PorticoError
-from portico.model.types import Endpoint, LimitedEndpoint
 from portico.process.family import Family
-from portico.protocol.codec import encode
-from portico.state.background import first_of
 from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
 from portico.windows.control import ControlRequest, HandOver
 from portico.windows.control_sockets import pid_of

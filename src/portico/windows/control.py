@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from portico.auth import login_news
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
+from portico.core.protocol.codec import encode_escaped
+from portico.core.state.background import Background
+from portico.core.state.files import make_private
 from portico.process.family import Family, family_of
-from portico.protocol.codec import encode_escaped
-from portico.state.background import Background
-from portico.state.files import make_private
 from portico.windows.control_sockets import (
     SUFFIX,
     connect,

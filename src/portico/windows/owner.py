@@ -9,9 +9,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
-from portico.model.types import Endpoint
+from portico.core.model.types import Endpoint
+from portico.core.state.report import report as to_operator
 from portico.process.family import Family
-from portico.state.report import report as to_operator
 from portico.transport.pipes import MAX_LINE
 from portico.transport.stdio import DRAIN_S
 from portico.windows.connected_windows import ATTACH, ConnectedWindows

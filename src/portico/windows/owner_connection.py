@@ -3,8 +3,8 @@
 import asyncio
 from typing import Protocol
 
-from portico.protocol.codec import Envelope, request_message
-from portico.protocol.line_reader import LineReader
+from portico.core.protocol.codec import Envelope, request_message
+from portico.core.protocol.line_reader import LineReader
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import AGAIN, LAST
 from portico.windows.joining import Attached

@@ -9,7 +9,7 @@ import fcntl
 import os
 from typing import Self
 
-from portico.state.files import make_private
+from portico.core.state.files import make_private
 from portico.windows.control_sockets import SUFFIX
 
 _SERVE, _LOCK = "serve-", ".lock"

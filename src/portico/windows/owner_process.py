@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from portico.config.paths import state_folder
-from portico.model.errors import PorticoError
+from portico.core.config.paths import state_folder
+from portico.core.model.errors import PorticoError
+from portico.core.protocol.codec import encode
+from portico.core.state.background import first_of
+from portico.core.state.client_sessions import SESSIONS
 from portico.process.guardian import GUARDIAN
-from portico.protocol.codec import encode
-from portico.state.background import first_of
-from portico.state.client_sessions import SESSIONS
 from portico.transport.pipe_loop import PipeLoop
 from portico.transport.stop_signals import stop_on_signals
 from portico.windows.connected_windows import ConnectedWindows

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from portico.config.paths import control_folder, owner_log, working_folder
-from portico.model.errors import PorticoError
+from portico.core.config.paths import control_folder, owner_log, working_folder
+from portico.core.model.errors import PorticoError
 from portico.process.family import gateways_above
 from portico.windows.owner_lock import OwnerLock, lock_exists
 

@@ -7,8 +7,8 @@ import asyncio
 
 from msgspec import Struct
 
-from portico.config.paths import working_folder
-from portico.protocol.line_reader import LineReader, one_line
+from portico.core.config.paths import working_folder
+from portico.core.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
 from portico.windows.connected_windows import LAST, LEAVE
 from portico.windows.joining import Attached, attach_when_free

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from portico.config.names import is_valid_name
+from portico.core.documents.names import is_valid_name
 from portico.windows.control import ControlRequest
 
 FOLDER, TASK_TOKEN, CLIENT, SERVER = "folder", "task_token", "client", "server"

@@ -1,8 +1,8 @@
 """The state of one client's session, as the next owner needs it.
 
 A killed owner leaves nothing behind, so the window keeps the client's own bytes and resends them.
-Within an owner the same state is a `Session` (`model/session.py`); the connections of an upstream
-replay the combined state of all its sessions.
+Within an owner the same state is a `Session` (`core/model/session.py`); the connections of an
+upstream replay the combined state of all its sessions.
 """
 
 from hashlib import blake2b
@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.model.methods import CAPABILITIES, LISTEN, LISTS, TABLE, MethodKind
-from portico.model.version import BY_TEXT, Version
-from portico.protocol.codec import Envelope, WireParams, decoded
-from portico.protocol.inbound import Malformed, read_message
-from portico.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY
+from portico.core.model.methods import CAPABILITIES, LISTEN, LISTS, TABLE, MethodKind
+from portico.core.model.version import BY_TEXT, Version
+from portico.core.protocol.codec import Envelope, WireParams, decoded
+from portico.core.protocol.inbound import Malformed, read_message
+from portico.core.protocol.listen import LIST_KINDS, SUBSCRIPTION_KEY
 
 INITIALIZE, PING, SET_LEVEL = "initialize", "ping", "logging/setLevel"
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"

@@ -7,9 +7,9 @@ owner: without that process the task has ended, and so has its access.
 import asyncio
 import os
 
-from portico.model.errors import PorticoError
-from portico.state.background import first_of
-from portico.state.stdout import take_stdout
+from portico.core.model.errors import PorticoError
+from portico.core.state.background import first_of
+from portico.core.state.stdout import take_stdout
 from portico.transport.pipes import MAX_LINE, writer_to
 from portico.transport.stdio import DRAIN_S
 from portico.transport.stop_signals import stop_on_signals

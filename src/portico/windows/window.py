@@ -14,11 +14,11 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
+from portico.core.model.errors import PorticoError
+from portico.core.state.background import first_of
+from portico.core.state.stdout import take_stdout
 from portico.fit.fitted_endpoint import ChosenExposure
-from portico.model.errors import PorticoError
 from portico.process.family import gateways_above
-from portico.state.background import first_of
-from portico.state.stdout import take_stdout
 from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio
 from portico.transport.stop_signals import stop_on_signals

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from portico.model.version import Version
+from portico.core.model.version import Version
+from portico.core.protocol.line_reader import CR, LF, LineReader, one_line
+from portico.core.state.background import first_of
 from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.process.environment import DOOR_TOKEN, secrets
 from portico.process.family import Family
 from portico.process.process_work import ProcessWork, work_of
 from portico.process.stderr_lines import StderrLines
 from portico.process.stderr_tail import StderrTail
-from portico.protocol.line_reader import CR, LF, LineReader, one_line
-from portico.state.background import first_of
 from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 
 HIGH_WATER = 1024 * 1024

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from portico.http1.headers import header_problem
-from portico.model.context import Context
-from portico.model.errors import TargetError
-from portico.model.message import Request, Response
+from portico.core.http1.headers import header_problem
+from portico.core.model.context import Context
+from portico.core.model.errors import TargetError
+from portico.core.model.message import Request, Response
 
 AUTHORIZATION = "authorization"
 

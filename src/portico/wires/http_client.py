@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from portico.auth.flow import IssuerUnavailable, LoginError, LoginNeeded, ScopesRefused
-from portico.http1.errors import Http1Error, InvalidRequest
-from portico.http1.headers import header_problem
-from portico.http1.pool import MAX_CONNECTIONS, Pool
-from portico.http1.response import Http1Response
-from portico.http1.url import join_url, parse_url
+from portico.core.http1.errors import Http1Error, InvalidRequest
+from portico.core.http1.headers import header_problem
+from portico.core.http1.pool import MAX_CONNECTIONS, Pool
+from portico.core.http1.response import Http1Response
+from portico.core.http1.url import join_url, parse_url
 from portico.wires.credentials import NO_CREDENTIALS, Credentials, StaticToken, login_of
 from portico.wires.event_reader import TooLong
 from portico.wires.http_error_body import error_message

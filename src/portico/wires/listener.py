@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from portico.http1.response import Http1Response
+from portico.core.http1.response import Http1Response
 from portico.wires.event_reader import EventReader
 from portico.wires.http_client import BrokenResponse, HttpClient, is_stream
 from portico.wires.session_headers import SessionHeaders

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from portico.http1.errors import InvalidRequest
-from portico.http1.url import join_url, parse_url
-from portico.model.version import Version
+from portico.core.http1.errors import InvalidRequest
+from portico.core.http1.url import join_url, parse_url
+from portico.core.model.version import Version
+from portico.core.protocol.ladder import VERSION_HEADER
 from portico.process.read_pacing import ReadPacing
-from portico.protocol.ladder import VERSION_HEADER
 from portico.wires.event_reader import EventReader, ServerSentEvent
 from portico.wires.http_client import CONNECT_S, BrokenResponse, HttpClient, Site, is_stream
 from portico.wires.wire import Failure, Outgoing, Receiver, Wire

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from portico.http1.response import Http1Response
-from portico.model.version import Version
-from portico.protocol.ladder import VERSION_HEADER
+from portico.core.http1.response import Http1Response
+from portico.core.model.version import Version
+from portico.core.protocol.ladder import VERSION_HEADER
 from portico.wires.wire import Outgoing
 
 SESSION_HEADER = "mcp-session-id"

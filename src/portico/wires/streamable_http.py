@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from portico.http1.errors import Http1Error
-from portico.http1.response import Http1Response
-from portico.model.methods import LISTEN
-from portico.model.version import Version
+from portico.core.http1.errors import Http1Error
+from portico.core.http1.response import Http1Response
+from portico.core.model.methods import LISTEN
+from portico.core.model.version import Version
+from portico.core.protocol.ladder import METHOD_HEADER
 from portico.process.read_pacing import ReadPacing
-from portico.protocol.ladder import METHOD_HEADER
 from portico.wires.event_reader import EventReader
 from portico.wires.http_client import NO_RESULT, BrokenResponse, HttpClient, Site, is_stream
 from portico.wires.listener import Listener, reconnect_delay_s

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from portico.model.errors import TargetError
-from portico.model.version import Version
+from portico.core.model.errors import TargetError
+from portico.core.model.version import Version
 
 if TYPE_CHECKING:
     from portico.process.process_work import ProcessWork

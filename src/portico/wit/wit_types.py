@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from wasmtime.component import FuncType, ValType

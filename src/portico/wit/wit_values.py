@@ -20,7 +20,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from portico.model.errors import PorticoError
+from portico.core.model.errors import PorticoError
 from portico.wit.wit_types import INTEGERS, Shape
 
 Check = Callable[[Any], Any]

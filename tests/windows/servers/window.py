@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico import __version__
-from portico.model.errors import PorticoError
-from portico.model.types import Endpoint
+from portico.core.model.errors import PorticoError
+from portico.core.model.types import Endpoint
 from portico.process.family import Family
 from portico.transport.pipe_loop import PipeLoop
 from portico.windows import owner_process
