@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.process.process_tree import GUARDIAN_NAME
+from portico.upstream.process.process_tree import GUARDIAN_NAME
 from tests.support.left_over import left_over
 from tests.support.shared import ROOT
 from tests.support.unprivileged import unprivileged
@@ -82,9 +82,9 @@ def test_a_guardian_that_is_left_is_found() -> None:
 CLOSED = """
 import subprocess, sys
 from tests.support.left_over import left_over
-code = "from portico.process.hardening import harden; harden(); print(flush=True); sys.stdin.read()"
-command = [sys.executable, "-c", f"import sys; {code}"]
-with subprocess.Popen(command, stdin=-1, stdout=-1, env={"PATH": ""}) as closed:
+code = "from portico.upstream.process.hardening import harden; harden(); print(flush=True);
+sys.stdin.read()" command = [sys.executable, "-c", f"import sys; {code}"] with
+subprocess.Popen(command, stdin=-1, stdout=-1, env={"PATH": ""}) as closed:
     closed.stdout.readline()
     print(closed.pid in left_over(), closed.pid in left_over(is_nested=True))
     closed.stdin.close()

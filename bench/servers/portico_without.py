@@ -23,7 +23,7 @@ class _Nothing:
 
 
 def _express() -> None:
-    from portico.upstream.relay import Relay
+    from portico.upstream.connections.relay import Relay
 
     _put(Relay, "route", lambda *_: None)
 

@@ -26,7 +26,7 @@ from portico.client.connect import connect
 from portico.components.classify import classify
 from portico.components.project import project_in
 from portico.components.project_builds import run_build
-from portico.wires.streamable_http import Url
+from portico.upstream.wires.streamable_http import Url
 from tests.support import node
 from tests.support.running import free_port
 

@@ -14,8 +14,8 @@ from bench.rounds import Samples, interleaved
 from bench.scale import Scale
 from bench.tables.wrap_drive import ProxyPipe, upstream_url
 from bench.workload import WrongAnswer
-from portico.auth.login import Login, LoginFacts, LoginPlace
-from portico.auth.login_store import LoginStore
+from portico.upstream.auth.login import Login, LoginFacts, LoginPlace
+from portico.upstream.auth.login_store import LoginStore
 
 HEADING = "Logins"
 

@@ -7,7 +7,9 @@ from bench.process import Workspace
 from bench.report import Budget, Section, Table, at_most
 from bench.rounds import Samples
 from bench.scale import Scale
-from portico.upstream.catalog_views import REFRESH_S  # the shortest interval of refreshes
+from portico.upstream.connections.catalog_views import (
+    REFRESH_S,  # the shortest interval of refreshes
+)
 
 _USUAL_S, _SLOWEST_S = 0.5, 1.5
 _TOOLS = 200

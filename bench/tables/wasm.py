@@ -15,7 +15,7 @@ from bench.report import Budget, Section, Table, at_most, rounded
 from bench.scale import Scale
 from portico.client.client import Client
 from portico.client.connect import connect
-from portico.wires.child_wire import ChildWire, Command
+from portico.upstream.wires.child_wire import ChildWire, Command
 from tests.wasm import building
 from tests.wasm.hosting import OWN, command, own_guest, settings
 from tests.wasm.wat_guests import SLEEPER, written

@@ -11,7 +11,7 @@ if sys.argv[1:2] == ["owner"] and len(sys.argv) > 6:
         os._exit(error.errno or 1)
     if child:
         os._exit(0)
-    from portico.process.hardening import harden
+    from portico.upstream.process.hardening import harden
     from portico.windows.owner_process import run_owner
 
     harden()  # exec has opened it

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from socket import socket
 
-    from portico.auth.own_listeners import ListenerRecord
     from portico.composition_app import CompositionOptions
     from portico.core.model.types import Endpoint
     from portico.gateway.gateway_app import GatewayApp
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from portico.transport.custom_transport import Transport
     from portico.transport.http_app import Page
     from portico.transport.routes import FindAccess
+    from portico.upstream.auth.own_listeners import ListenerRecord
     from portico.windows.owner_start import StartedOwner
     from portico.windows.window import SharedGateway
     from portico.wrap_app import WrapOptions
@@ -336,8 +336,8 @@ class _HttpListener:
         self._token = None
         self._token_place = ""
         if auth != "none":
-            from portico.auth.token import required_token
             from portico.core.config.paths import state_dir
+            from portico.upstream.auth.token import required_token
 
             given = required_token(state_dir(), token_file)
             self._token, self._token_place = given.token, given.place
@@ -368,8 +368,8 @@ class _HttpListener:
 
     def _write_record(self) -> None:
         """Record our addresses, so that commands of this user send us the token."""
-        from portico.auth.own_listeners import ListenerRecord
         from portico.core.config.paths import state_dir
+        from portico.upstream.auth.own_listeners import ListenerRecord
 
         names = [each.getsockname()[:2] for each in self._sockets]
         try:
@@ -402,12 +402,12 @@ class _HttpListener:
         `running` is entered before the first request; `find_access` returns the endpoint of a
         client with the token of a task.
         """
-        from portico.auth.link_reach import expect_remote_clients
-        from portico.auth.token import TASK_PREFIX
         from portico.core.model.context import ANYONE, LOCAL
         from portico.transport.http_limits import HttpLimits
         from portico.transport.http_server import serve_http as over_http
         from portico.transport.routes import Routes
+        from portico.upstream.auth.link_reach import expect_remote_clients
+        from portico.upstream.auth.token import TASK_PREFIX
 
         def announce(_: int) -> None:
             required = f" (requires the bearer token {self._token_place})" if self._token else ""

@@ -35,8 +35,8 @@ from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import Member
 from portico.gateway.member_kinds import MemberEnvironment, StderrSink
 from portico.gateway.registry import CompositionRules, Registry
-from portico.upstream.configured_address import address
-from portico.wires.wire import Address
+from portico.upstream.connections.configured_address import address
+from portico.upstream.wires.wire import Address
 
 if TYPE_CHECKING:
     from portico.components.project_builds import ProjectBuilds
@@ -249,8 +249,8 @@ class CompositionApp:
         component = self._addresses[entry.name]
         if component.entry is not None or component.url:
             return address(entry, lambda line: on_stderr(entry.name, line))
-        from portico.process.install_commands import install_seconds
-        from portico.wires.child_wire import Command
+        from portico.upstream.process.install_commands import install_seconds
+        from portico.upstream.wires.child_wire import Command
 
         return Command(
             component.argv,

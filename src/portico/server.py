@@ -339,7 +339,7 @@ class Server(Registration):
         """
         from portico.client.memory_client import memory_client
         from portico.transport.client_connection import Connection
-        from portico.wires.memory_wire import MemoryAddress
+        from portico.upstream.wires.memory_wire import MemoryAddress
 
         if era not in ("modern", "legacy"):
             raise ValueError(f"era must be modern or legacy, not {era!r}")

@@ -19,9 +19,9 @@ from portico.core.state.background import Background
 from portico.core.state.report import failed, report
 from portico.core.state.watchdog import Watchdog
 from portico.task_protocol.wrap_tasks import WrapTasks
-from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.upstream import Upstream
-from portico.wires.wire import Address
+from portico.upstream.connections.policy import UpstreamPolicy
+from portico.upstream.connections.upstream import Upstream
+from portico.upstream.wires.wire import Address
 
 if TYPE_CHECKING:
     from portico.core.catalog.catalog_store import CatalogStore

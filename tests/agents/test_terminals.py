@@ -11,7 +11,7 @@ import pytest
 
 from portico.agents.terminals import MAX_TERMINALS, Terminals
 from portico.core.model.errors import McpError
-from portico.process.family import Family
+from portico.upstream.process.family import Family
 from tests.agents.rig import WAIT_S, is_alive
 from tests.support.backoff import until
 
@@ -65,7 +65,7 @@ async def test_closing_ends_commands_that_ignore_sigterm(tmp_path: Path) -> None
 
 
 async def test_a_command_in_a_terminal_runs_below_an_agent() -> None:
-    code = "from portico.process.family import gateways_above; print(gateways_above())"
+    code = "from portico.upstream.process.family import gateways_above; print(gateways_above())"
     async with terminals() as opened:
         id = await opened.create([sys.executable, "-c", code], {}, ".", None)
         await opened.wait(id)

@@ -10,7 +10,7 @@ from typing import Any
 from portico.agents.run_turn import run_turn
 from portico.agents.warm_pool import WarmPool
 from portico.core.config.agents_schema import AgentPool
-from portico.process.guardian import GUARDIAN
+from portico.upstream.process.guardian import GUARDIAN
 from tests.agents.rig import FakePort, is_alive, launch, prompt
 from tests.support.backoff import until
 from tests.support.clock import Clock

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from portico.cli.main import main
-from tests.upstream.fakes import bad_server
+from tests.upstream.connections.fakes import bad_server
 
 SERVER = '''
 import sys

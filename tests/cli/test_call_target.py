@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from portico.auth.own_listeners import ListenerRecord
-from portico.auth.token import saved_token
 from portico.components.classify import ComponentError
 from portico.console.target import add_options, address_of, component_of, limits_of
 from portico.core.config.paths import state_dir
-from portico.wires.child_wire import Command
-from portico.wires.streamable_http import Url
-from portico.wires.wire import Address
+from portico.upstream.auth.own_listeners import ListenerRecord
+from portico.upstream.auth.token import saved_token
+from portico.upstream.wires.child_wire import Command
+from portico.upstream.wires.streamable_http import Url
+from portico.upstream.wires.wire import Address
 
 
 def address(*argv: str) -> Address:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.upstream.fakes import WAIT_S, bad_server
+from tests.upstream.connections.fakes import WAIT_S, bad_server
 
 SERVER = '''
 from portico import Context, Server, ToolError

@@ -8,7 +8,7 @@ import pytest
 
 from portico.cli.main import main
 from tests.gateway.observed import portico, prepared
-from tests.upstream.fakes import bad_server
+from tests.upstream.connections.fakes import bad_server
 
 SERVER = '''
 from portico import Server

@@ -12,7 +12,7 @@ from portico import __version__
 from portico.cli import main as command
 from portico.cli.main import COMMANDS, main
 from portico.core.model.errors import PorticoError
-from tests.upstream.fakes import bad_server
+from tests.upstream.connections.fakes import bad_server
 
 PORTICO = [sys.executable, "-m", "portico"]
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.auth.token import saved_token
 from portico.cli.main import main
 from portico.core.config.paths import state_dir
+from portico.upstream.auth.token import saved_token
 from tests.support.running import WAIT_S, Child
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 
 from portico.app import AppFactory, wrap_app
 from portico.cli import wrap
-from portico.wires.child_wire import Command
-from portico.wires.streamable_http import Url
+from portico.upstream.wires.child_wire import Command
+from portico.upstream.wires.streamable_http import Url
 from portico.wrap_app import WrapOptions
 from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, listening

@@ -11,9 +11,18 @@ from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
 from portico.core.model.errors import McpError, TargetError
 from portico.transport.client_connection import Connection
-from portico.upstream import pages as upstream_pages
-from portico.wires.memory_wire import MemoryAddress
-from tests.upstream.fakes import Fake, FakeWire, Message, Script, error, legacy, modern, result
+from portico.upstream.connections import pages as upstream_pages
+from portico.upstream.wires.memory_wire import MemoryAddress
+from tests.upstream.connections.fakes import (
+    Fake,
+    FakeWire,
+    Message,
+    Script,
+    error,
+    legacy,
+    modern,
+    result,
+)
 
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 

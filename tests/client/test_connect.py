@@ -9,9 +9,9 @@ from portico.client.client import Client
 from portico.client.connect import connect
 from portico.core.model.errors import TargetError
 from portico.core.model.version import Version
-from portico.upstream.handshake import HandshakeLimits
-from portico.wires.wire import Failure
-from tests.upstream.fakes import (
+from portico.upstream.connections.handshake import HandshakeLimits
+from portico.upstream.wires.wire import Failure
+from tests.upstream.connections.fakes import (
     LEGACY,
     MODERN,
     Fake,

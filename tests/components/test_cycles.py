@@ -10,9 +10,9 @@ import pytest
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.cycles import MAX_DEPTH, enter
 from portico.core.config.schema import ServerEntry
-from portico.process.child_process import ChildProcess
-from portico.process.environment import COMPOSITIONS, clean, meaningful
-from portico.process.process_tree import MARK
+from portico.upstream.process.child_process import ChildProcess
+from portico.upstream.process.environment import COMPOSITIONS, clean, meaningful
+from portico.upstream.process.process_tree import MARK
 
 
 @pytest.fixture(autouse=True)

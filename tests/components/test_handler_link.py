@@ -12,7 +12,7 @@ import pytest
 from portico import Context, McpError, MemoryClient, Request, Server, Version
 from portico.components.handler_link import HandlerLink
 from portico.components.handler_worker import HandlerWorker
-from portico.wires.child_wire import Command
+from portico.upstream.wires.child_wire import Command
 from tests.support.shared import ROOT
 
 RIG = ROOT / "tests" / "rigs" / "handler_rig.py"

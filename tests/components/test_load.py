@@ -21,7 +21,7 @@ NOT_NEEDED = (
     "portico.core.state.own_line",
     "portico.transport.starting",
     "portico.gateway",
-    "portico.process",
+    "portico.upstream.process",
     "argparse",
 )
 _SERVER = 'from portico import Server\nserver = Server("{name}")\n'

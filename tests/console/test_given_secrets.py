@@ -10,8 +10,8 @@ import pytest
 
 from portico.cli.main import main
 from portico.core.config.read import read
-from tests.auth.keyrings import FileKeyring
 from tests.cli.test_call_terminal import at_terminal
+from tests.upstream.auth.keyrings import FileKeyring
 
 SECRET = "s3cret-value"
 

@@ -11,10 +11,10 @@ import pytest
 
 from portico.cli.main import main
 from portico.core.config.read import read
-from tests.auth.keyrings import FileKeyring
 from tests.cli.test_call_terminal import at_terminal
 from tests.console.test_servers_from import SERVER, described
 from tests.support.shared import ROOT
+from tests.upstream.auth.keyrings import FileKeyring
 
 TOKEN = {"name": "TOKEN", "isSecret": True, "isRequired": True}
 NPM = {

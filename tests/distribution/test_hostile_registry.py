@@ -13,7 +13,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from portico.auth.address_rule import AddressRule
 from portico.core.config.publishing import RegistrySettings
 from portico.core.http1.url import Origin
 from portico.distribution import blob_download, blob_upload
@@ -25,6 +24,7 @@ from portico.distribution.distribution_error import (
 from portico.distribution.manifest import MANIFEST_TYPE, MAX_MANIFEST, digest_of
 from portico.distribution.registry_rule import RegistryRule
 from portico.distribution.signature import signature_tag
+from portico.upstream.auth.address_rule import AddressRule
 from tests.distribution.own_registry import (
     Answer,
     OwnRegistry,

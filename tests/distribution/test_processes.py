@@ -14,7 +14,7 @@ import pytest
 from portico.distribution.manifest import digest_of
 from tests.distribution.own_registry import Answer, OwnRegistry, Seen, layer_of, own_registry
 from tests.distribution.rigs import PASSWORD, USER, WAIT_S, Home, component
-from tests.upstream.raw_server import certified
+from tests.upstream.connections.raw_server import certified
 
 pytestmark = pytest.mark.slow
 LAYER = layer_of(3_000_000)

@@ -19,9 +19,9 @@ from portico.transport.http_app import HttpApp
 from portico.transport.http_limits import HttpLimits
 from portico.transport.modern_call import STATUS
 from portico.transport.pipes import MAX_LINE
-from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.connections.policy import UpstreamPolicy
+from portico.upstream.wires.http_client import Site
 from portico.windows.connected_windows import MAX_WINDOWS
-from portico.wires.http_client import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -144,8 +144,9 @@ def test_every_error_code_is_documented() -> None:
 
 
 def test_every_kind_of_failure_of_an_upstream_is_documented() -> None:
-    rooms = (ROOT / "src" / "portico" / "upstream").glob("*.py")
-    kinds = {kind for file in rooms for kind in re.findall(r'kind="(\w+)"', file.read_text())}
+    upstream = ROOT / "src" / "portico" / "upstream"
+    files = [*upstream.glob("connections/*.py"), *upstream.glob("rpc/*.py")]
+    kinds = {kind for file in files for kind in re.findall(r'kind="(\w+)"', file.read_text())}
     text = section("docs/wrap.md", "When it fails")
     assert [kind for kind in kinds - {"failed"} if f"| `{kind}` |" not in text] == []
 

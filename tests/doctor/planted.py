@@ -16,13 +16,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from portico.auth.login import Login, LoginFacts, LoginPlace
-from portico.auth.login_store import LoginStore
 from portico.cli.main import main
 from portico.console.running import running_statuses
 from portico.core.catalog.catalog_store import CatalogStore
-from portico.process.children_file import pids_name
-from portico.process.process_tree import start_of
+from portico.upstream.auth.login import Login, LoginFacts, LoginPlace
+from portico.upstream.auth.login_store import LoginStore
+from portico.upstream.process.children_file import pids_name
+from portico.upstream.process.process_tree import start_of
 from tests.agents.rig import FAKE
 from tests.support.running import EVERYTHING, http_server
 from tests.wrap.standing import until

@@ -25,8 +25,8 @@ from portico.search import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher
 from portico.transport.client_connection import Connection
-from portico.wires.memory_wire import MemoryWire, Send
-from portico.wires.wire import Address, Outgoing, Receiver
+from portico.upstream.wires.memory_wire import MemoryWire, Send
+from portico.upstream.wires.wire import Address, Outgoing, Receiver
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 _META = {

@@ -15,7 +15,7 @@ from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.state.pending import Pending
 from portico.gateway.local_server import local_entries
-from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.connections.policy import UpstreamPolicy
 from portico.wrap_app import WrapApp, WrapOptions
 from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World, config, registry
 

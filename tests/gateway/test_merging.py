@@ -62,7 +62,7 @@ def test_each_server_keeps_what_it_said_last_until_it_leaves_the_config(
                 assert set(gateway.pending(sorted(there))) == there - known.keys()
 
     with (
-        mock.patch("portico.upstream.catalog_views.REFRESH_S", 0.0),
+        mock.patch("portico.upstream.connections.catalog_views.REFRESH_S", 0.0),
         asyncio.Runner(loop_factory=MovableLoop) as runner,
     ):
         runner.run(live())
@@ -106,7 +106,7 @@ async def test_who_asks_again_while_lists_are_being_kept_hears_of_what_is_new() 
         return save(key, facts)
 
     shelf.save = slowly  # type: ignore[method-assign]
-    with mock.patch("portico.upstream.catalog_views.REFRESH_S", 0.0):
+    with mock.patch("portico.upstream.connections.catalog_views.REFRESH_S", 0.0):
         async with registry(world, config("alpha"), memory=shelf) as gateway:
             first = asyncio.create_task(gateway.refresh(["alpha"]))
             await asyncio.to_thread(keeping.wait, 10)

@@ -13,8 +13,8 @@ from portico.core.model.errors import PorticoError
 from portico.gateway import metatools
 from portico.gateway.registry import Registry
 from portico.search import Hit
-from portico.wires.memory_wire import MemoryWire
-from portico.wires.wire import Receiver
+from portico.upstream.wires.memory_wire import MemoryWire
+from portico.upstream.wires.wire import Receiver
 from tests.gateway.registries import LEGACY, MODERN, Client, Words, World, config, registry
 from tests.support.backoff import until
 from tests.support.told import untold

@@ -13,7 +13,7 @@ from portico.core.config.schema import Config, Gateway, Group
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.errors import PorticoError
 from portico.gateway.reload import ConfigWatcher
-from portico.wires.memory_wire import MemoryWire
+from portico.upstream.wires.memory_wire import MemoryWire
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 from tests.support.backoff import until
 

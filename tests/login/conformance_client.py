@@ -11,15 +11,15 @@ from itertools import pairwise
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-from portico.auth.configured_login import login_credentials, login_store
-from portico.auth.flow import Visit
-from portico.auth.login import LoginPlace
-from portico.auth.page_login import PageLogin
-from portico.auth.redirect_listener import RedirectListener
 from portico.client.connect import connect
 from portico.core.config.auth_settings import AuthSettings
 from portico.core.model.errors import TargetError
-from portico.wires.streamable_http import Url
+from portico.upstream.auth.configured_login import login_credentials, login_store
+from portico.upstream.auth.flow import Visit
+from portico.upstream.auth.login import LoginPlace
+from portico.upstream.auth.page_login import PageLogin
+from portico.upstream.auth.redirect_listener import RedirectListener
+from portico.upstream.wires.streamable_http import Url
 
 MAX_LOGINS = 10
 """A client that never stops is the fault of the client, not of this driver."""

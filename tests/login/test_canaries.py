@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from portico.auth.configured_login import login_credentials
-from portico.wires.http_client import HttpClient
-from portico.wires.streamable_http import Url
+from portico.upstream.auth.configured_login import login_credentials
+from portico.upstream.wires.http_client import HttpClient
+from portico.upstream.wires.streamable_http import Url
 from tests.login.people import Person
 from tests.rigs.issuer import IssuerRig
 from tests.serve.gateway import Gateway

@@ -17,12 +17,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from portico.process.family import Family
-from portico.wires.child_wire import Command
+from portico.upstream.process.family import Family
+from portico.upstream.wires.child_wire import Command
 from tests.login.people import Person
-from tests.process.test_child_process import next_of, opened
 from tests.rigs.issuer import IssuerRig
 from tests.support.running import WAIT_S
+from tests.upstream.process.test_child_process import next_of, opened
 from tests.wrap.faults import portico_command, until
 
 pytestmark = pytest.mark.slow

@@ -14,15 +14,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from portico.auth.client_assertion import AssertionKey
-from portico.auth.flow import GrantRefused, LoginNeeded
-from portico.auth.flow_runner import FlowRunner, address_rule
-from portico.auth.login import LoginPlace
-from portico.auth.login_flow import LoginSettings
-from portico.auth.login_store import LoginStore
-from portico.auth.machine_credentials import MachineCredentials
-from portico.auth.machine_flow import log_in_machine
 from portico.core.config.auth_settings import AuthSettings
+from portico.upstream.auth.client_assertion import AssertionKey
+from portico.upstream.auth.flow import GrantRefused, LoginNeeded
+from portico.upstream.auth.flow_runner import FlowRunner, address_rule
+from portico.upstream.auth.login import LoginPlace
+from portico.upstream.auth.login_flow import LoginSettings
+from portico.upstream.auth.login_store import LoginStore
+from portico.upstream.auth.machine_credentials import MachineCredentials
+from portico.upstream.auth.machine_flow import log_in_machine
 from tests.login.people import Person
 from tests.login.test_oidc import Provider, provider
 from tests.serve.gateway import Gateway

@@ -14,9 +14,9 @@ from portico.core.protocol.codec import encode
 from portico.core.protocol.inbound import read
 from portico.gateway.local_server import local_entries
 from portico.gateway.registry import CompositionRules
-from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.upstream import Upstream
-from portico.wires.child_wire import Command
+from portico.upstream.connections.policy import UpstreamPolicy
+from portico.upstream.connections.upstream import Upstream
+from portico.upstream.wires.child_wire import Command
 from tests.gateway.registries import LEGACY, MODERN, World, config, registry
 from tests.providers.test_rounds import ABLE, ANA, NAME, Client
 from tests.rigs.running import bad

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from portico.gateway import metatool_definitions
-from portico.process.process_tree import processes
+from portico.upstream.process.process_tree import processes
 from tests.serve.owners import owners_in
 from tests.support.running import WAIT_S, Child, Piped, initialize_params
 from tests.support.shared import ROOT, unavailable

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from portico.process.process_tree import GUARDIAN_NAME, processes, read_proc, start_of
+from portico.upstream.process.process_tree import GUARDIAN_NAME, processes, read_proc, start_of
 from tests.support.shared import ROOT
 
 RUN = "PORTICO_TEST_RUN"

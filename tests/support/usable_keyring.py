@@ -1,6 +1,6 @@
 """A keyring in a file that commands use; chosen by PYTHON_KEYRING_BACKEND, in their processes."""
 
-from tests.auth.keyrings import FileKeyring
+from tests.upstream.auth.keyrings import FileKeyring
 
 
 class UsableKeyring(FileKeyring):

@@ -18,16 +18,16 @@ from portico.core.model.version import Version
 from portico.task_protocol.task_call import InTask
 from portico.tasks.record import STORE_FILE
 from portico.tasks.store import tasks_in_folder
-from portico.upstream.handshake import HandshakeLimits
-from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.upstream import Upstream
-from portico.wires.wire import Outgoing
+from portico.upstream.connections.handshake import HandshakeLimits
+from portico.upstream.connections.policy import UpstreamPolicy
+from portico.upstream.connections.upstream import Upstream
+from portico.upstream.wires.wire import Outgoing
 from tests.serve.gateway import Gateway, command, written
 from tests.support.clock import Clock
 from tests.support.messages import modern, request
 from tests.tasks_protocol.doors import ANSWERS, ERAS, tasks_server
 from tests.tasks_protocol.follower import ABLE, FollowingWeb
-from tests.upstream.fakes import Fake, FakeWire, Message, Script, legacy, result
+from tests.upstream.connections.fakes import Fake, FakeWire, Message, Script, legacy, result
 
 CALL_S = 30.0
 DAY_S = 24 * 3600.0

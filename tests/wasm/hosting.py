@@ -16,10 +16,10 @@ from portico.components.wasm_process import settings_of, wasm_server
 from portico.core.config.component_grants import ComponentGrants, GuestLimits
 from portico.core.config.schema import ComponentEntry
 from portico.core.state.user_secret import FILE_NAME, user_secret
-from portico.upstream.handshake import HandshakeLimits
+from portico.upstream.connections.handshake import HandshakeLimits
+from portico.upstream.wires.child_wire import ChildWire, Command
 from portico.wasm.compiled_code import CompiledCode
 from portico.wasm.settings import VARIABLE, HostSettings
-from portico.wires.child_wire import ChildWire, Command
 from tests.wasm import building
 
 OWN = building.WIT / "own"

@@ -10,8 +10,8 @@ import pytest
 
 from portico import MemoryClient
 from portico.client.memory_client import memory_client
-from portico.wires.child_wire import Command
-from portico.wires.streamable_http import Url
+from portico.upstream.wires.child_wire import Command
+from portico.upstream.wires.streamable_http import Url
 from tests.serve.components import Workshop
 from tests.serve.gateway import Gateway, serve_command
 from tests.wasm import building, hosting

@@ -14,8 +14,8 @@ import pytest
 
 from portico import McpError, MemoryClient
 from portico.client.memory_client import memory_client
-from portico.wires.child_wire import Command
-from portico.wires.streamable_http import Url
+from portico.upstream.wires.child_wire import Command
+from portico.upstream.wires.streamable_http import Url
 from tests.components.test_faithful import Run
 from tests.wasm import building, hosting
 from tests.wrap.faults import portico_command

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from portico.auth.address_rule import is_global
 from portico.client.client import Client
 from portico.core.config.component_grants import GrantedFolder
+from portico.upstream.auth.address_rule import is_global
 from tests.support.shared import unavailable
 from tests.wasm.hosting import WAIT_S, hosted, said, trying_guest
 from tests.wasm.sites import Site, response, site

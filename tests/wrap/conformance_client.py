@@ -19,8 +19,8 @@ from portico.client.client import Client
 from portico.client.client_answers import ClientAnswers
 from portico.client.connect import connect
 from portico.core.model.errors import McpError
-from portico.wires.child_wire import Command
-from tests.upstream.conformance_client import SCENARIOS, accept_defaults, roots, sample
+from portico.upstream.wires.child_wire import Command
+from tests.upstream.connections.conformance_client import SCENARIOS, accept_defaults, roots, sample
 
 
 async def complete(client: Client) -> None:

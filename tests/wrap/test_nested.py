@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_guardian import (
+from tests.support.running import Piped, initialize_params
+from tests.support.soak import times
+from tests.support.unprivileged import given, unprivileged
+from tests.upstream.process.test_guardian import (
     member,
     shell,
     until_all_are_gone,
     until_all_live,
     until_it_is_gone,
 )
-from tests.support.running import Piped, initialize_params
-from tests.support.soak import times
-from tests.support.unprivileged import given, unprivileged
 from tests.wrap.standing import children, until
 
 pytestmark = [

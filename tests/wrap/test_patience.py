@@ -14,11 +14,11 @@ import pytest
 from portico.chain.endpoint import ChainEndpoint
 from portico.core.state.report import failed
 from portico.transport.http_app import HttpApp
-from portico.upstream.backoff import BackoffLimits
-from portico.upstream.handshake import HandshakeLimits
-from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.upstream import Upstream
-from portico.wires.child_wire import Command
+from portico.upstream.connections.backoff import BackoffLimits
+from portico.upstream.connections.handshake import HandshakeLimits
+from portico.upstream.connections.policy import UpstreamPolicy
+from portico.upstream.connections.upstream import Upstream
+from portico.upstream.wires.child_wire import Command
 from tests.rigs.running import bad
 from tests.support.clock import Clock
 from tests.support.messages import initialize, modern

@@ -10,7 +10,7 @@ import pytest
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
 from portico.core.config.schema import ServerEntry
 from portico.core.model.offer import KINDS
-from portico.upstream.policy import UpstreamPolicy
+from portico.upstream.connections.policy import UpstreamPolicy
 from portico.wrap_app import WrapApp, WrapOptions
 from tests.chain.test_views import Hides, asks, shop
 from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World

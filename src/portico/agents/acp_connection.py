@@ -20,11 +20,11 @@ from portico.agents.failures import (
 from portico.agents.lenient import decoded_fields, fields, items, short, text
 from portico.core.model.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.core.protocol.codec import encode_escaped
-from portico.process.family import Family
-from portico.upstream.dialect import Dialect
-from portico.upstream.pending_request import FOREVER
-from portico.upstream.rpc_error import one_line
-from portico.wires.wire import quoted_stderr
+from portico.upstream.process.family import Family
+from portico.upstream.rpc.dialect import Dialect
+from portico.upstream.rpc.pending_request import FOREVER
+from portico.upstream.rpc.rpc_error import one_line
+from portico.upstream.wires.wire import quoted_stderr
 
 PROTOCOL_VERSION = 1
 ACP = Dialect(

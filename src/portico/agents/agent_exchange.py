@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from portico.agents.delegation import MAX_LINE
 from portico.core.model.message import Response
-from portico.upstream.exchange import Exchange
-from portico.wires.child_wire import ChildWire
+from portico.upstream.rpc.exchange import Exchange
+from portico.upstream.wires.child_wire import ChildWire
 
 _LIMIT = f"{MAX_LINE >> 20} MB"
 

@@ -18,7 +18,7 @@ from portico.agents.terminals import Terminals
 from portico.core.catalog.attributed_questions import labelled_form
 from portico.core.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.core.protocol.codec import encode
-from portico.wires.wire import MAX_MESSAGE
+from portico.upstream.wires.wire import MAX_MESSAGE
 
 _PIECE = 64 * 1024
 """The characters that are encoded at once; threads run between two pieces."""

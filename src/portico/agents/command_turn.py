@@ -20,11 +20,11 @@ from portico.agents.reports import TurnReports
 from portico.agents.turn_clock import HARD
 from portico.agents.turn_stopwatch import TurnStopwatch
 from portico.agents.turn_updates import PRINTED
-from portico.process.child_process import ChildInput, ChildOutput, ChildProcess
-from portico.process.environment import secrets
-from portico.process.stderr_tail import StderrTail
-from portico.wires.child_wire import HIGH_WATER, exit_reason, start_problem
-from portico.wires.wire import quoted_stderr
+from portico.upstream.process.child_process import ChildInput, ChildOutput, ChildProcess
+from portico.upstream.process.environment import secrets
+from portico.upstream.process.stderr_tail import StderrTail
+from portico.upstream.wires.child_wire import HIGH_WATER, exit_reason, start_problem
+from portico.upstream.wires.wire import quoted_stderr
 
 PLACEHOLDER = "{prompt}"
 """The prompt's place in an argument; without one, the prompt is written to stdin."""

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from portico.agents.usage import AgentUsage
 from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
-from portico.process.environment import clean
-from portico.process.family import Family
-from portico.wires.child_wire import Command
+from portico.upstream.process.environment import clean
+from portico.upstream.process.family import Family
+from portico.upstream.wires.child_wire import Command
 
 _NO_PAIRS: Mapping[str, str] = {}
 _NO_OPTIONS: Mapping[str, str | bool] = {}

@@ -26,9 +26,9 @@ from portico.agents.turn_updates import content_text
 from portico.agents.usage import AgentUsage, counts_in, usage_of
 from portico.core.model.errors import METHOD_NOT_FOUND, McpError, TargetError
 from portico.core.protocol.codec import encode_escaped
-from portico.upstream.pending_request import FOREVER, AwaitedRequest
-from portico.upstream.rpc_error import one_line
-from portico.wires.child_wire import ChildWire
+from portico.upstream.rpc.pending_request import FOREVER, AwaitedRequest
+from portico.upstream.rpc.rpc_error import one_line
+from portico.upstream.wires.child_wire import ChildWire
 
 _REPORTS_S = 10.0
 

@@ -9,7 +9,7 @@ from portico.agents.acp_connection import AcpConnection, AgentProfile
 from portico.agents.delegation import AgentLaunch
 from portico.agents.failures import AgentFailed
 from portico.core.model.errors import McpError
-from portico.upstream.rpc_error import one_line
+from portico.upstream.rpc.rpc_error import one_line
 
 
 async def probe(launch: AgentLaunch, folder: str) -> AgentProfile:

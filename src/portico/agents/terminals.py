@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from portico.core.model.errors import INVALID_PARAMS, RESOURCE_NOT_FOUND, McpError
-from portico.process.child_process import ChildOutput, ChildProcess
-from portico.process.family import Family
+from portico.upstream.process.child_process import ChildOutput, ChildProcess
+from portico.upstream.process.family import Family
 
 MAX_TERMINALS = 16
 MAX_OUTPUT = 1024 * 1024

@@ -34,7 +34,7 @@ from portico.agents.turn_stopwatch import TurnStopwatch
 from portico.agents.turn_updates import SETUP_KINDS, TurnUpdates
 from portico.core.model.errors import McpError, TargetError
 from portico.core.state.background import Background
-from portico.upstream.rpc_error import one_line
+from portico.upstream.rpc.rpc_error import one_line
 
 _REPORTS_S = 10.0
 """How long the port may take for the last events."""

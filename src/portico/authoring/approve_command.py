@@ -12,7 +12,7 @@ from portico.console.dialog import Declined, Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.paths import config_file, state_folder
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 
 def main(argv: list[str]) -> int:

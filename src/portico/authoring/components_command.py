@@ -11,7 +11,7 @@ from portico.components.resolver import is_registry_reference
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.schema import ComponentEntry
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 _ACTIONS = ("add", "remove", "list")
 

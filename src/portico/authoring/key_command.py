@@ -12,7 +12,7 @@ from portico.console.usage import Parser
 from portico.core.config.publishing import TrustedKey
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.keys import fingerprint, new_key, public_key_file
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 _USAGE = """\
 portico key new [FILE] [--config FILE]

@@ -8,7 +8,7 @@ import msgspec
 from portico.authoring.names_file import NamesFile
 from portico.console.render import Screen
 from portico.console.usage import Parser
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 _ACTIONS = ("add", "remove", "list")
 

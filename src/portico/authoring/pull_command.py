@@ -11,7 +11,7 @@ from portico.console.usage import Parser
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.manifest import DESCRIPTION
 from portico.distribution.pull import Pulled, Puller
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 
 def main(argv: list[str]) -> int:

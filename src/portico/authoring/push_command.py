@@ -9,7 +9,7 @@ from portico.authoring.published_config import PublishedConfig
 from portico.console.render import Screen, size
 from portico.console.usage import Parser
 from portico.distribution.manifest import DESCRIPTION, FUNCTIONS
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 from portico.wasm.sidecar import ENDING, parse_sidecar, sidecar_text
 
 DEFAULT_KEY = "portico.key"

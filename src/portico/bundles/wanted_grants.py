@@ -5,7 +5,7 @@ import re
 from portico.core.config.component_grants import InvalidGrant, add_grants
 from portico.core.config.expand import Sources
 from portico.core.model.wording import printable
-from portico.process.environment import looks_secret
+from portico.upstream.process.environment import looks_secret
 
 _ELSEWHERE = r"\$\{(?:(?!:-)[^}])+\}|file:(?!//).+|keyring:.+"
 """A value that is not in the bundle: not even as a default."""

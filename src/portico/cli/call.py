@@ -22,12 +22,12 @@ from portico.core.documents.names import is_valid_name
 from portico.core.model.errors import McpError, PorticoError, TargetError
 from portico.core.model.session import LOG_LEVELS
 from portico.core.model.wording import close_matches, did_you_mean
-from portico.wires.child_wire import Command
+from portico.upstream.wires.child_wire import Command
 
 if TYPE_CHECKING:
     from portico.client.client import Client
     from portico.core.config.schema import ServerEntry
-    from portico.wires.wire import Address
+    from portico.upstream.wires.wire import Address
 
 
 _UNKNOWN = ("there is no tool ", "the tools of ")

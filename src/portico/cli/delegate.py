@@ -28,8 +28,8 @@ from portico.delegate.stored_delegation import (
     note_in,
     stored_result,
 )
-from portico.process.family import refuse_below_agent
 from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
+from portico.upstream.process.family import refuse_below_agent
 
 if TYPE_CHECKING:
     from portico.console.spoken_text import SpokenText
@@ -148,7 +148,7 @@ async def _call(path: str, params: dict[str, Any]) -> dict[str, Any]:
     """
     from portico import __version__
     from portico.core.model.version import MODERN
-    from portico.upstream.handshake import modern_meta
+    from portico.upstream.connections.handshake import modern_meta
 
     info = {"name": "portico", "title": "Portico", "version": __version__}
     meta = modern_meta(MODERN[-1], info, {})

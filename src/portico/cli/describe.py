@@ -14,7 +14,7 @@ from portico.core.catalog.parameter_summary import parameters
 from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.wires.wire import Address
+    from portico.upstream.wires.wire import Address
 
 _BATCH = 20
 """Tools that the gateway describes per request."""

@@ -9,7 +9,7 @@ from portico.console.render import Screen
 from portico.console.target import run
 from portico.console.usage import Parser
 from portico.core.config.paths import config_file
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 _MIN_FREE_MB = 200
 

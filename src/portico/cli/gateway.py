@@ -17,7 +17,7 @@ from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
     from portico.client.client import Client
-    from portico.wires.wire import Address
+    from portico.upstream.wires.wire import Address
 
 _STATUS = re.compile(r"(?<!['\w])gateway_status(?!['\w])")
 """The name of the tool, unless it is quoted."""
@@ -39,7 +39,7 @@ def address_of(options: argparse.Namespace) -> "Address":
     """
     from portico.console.running import owners
     from portico.core.config.read import read
-    from portico.wires.child_wire import Command
+    from portico.upstream.wires.child_wire import Command
 
     path = options.config or config_file()
     try:

@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     _reopen_closed_streams()
     _escape_unencodable()
     if argv is None and arguments[:1] and arguments[0] in COMMANDS:
-        from portico.process.hardening import harden
+        from portico.upstream.process.hardening import harden
 
         harden()  # before a child process exists that could read /proc
     code = _flushed(lambda: _run(arguments))

@@ -115,7 +115,7 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
     from portico.core.config.paths import config_file, state_folder
     from portico.core.model.wording import counted
     from portico.core.state.report import report
-    from portico.process.family import refuse_below_agent
+    from portico.upstream.process.family import refuse_below_agent
 
     refuse_below_agent("portico run --agents")
     config = configured_agents(path or config_file())

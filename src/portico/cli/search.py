@@ -16,7 +16,7 @@ from portico.console.usage import Parser
 
 if TYPE_CHECKING:
     from portico.client.client import Client
-    from portico.wires.wire import Address
+    from portico.upstream.wires.wire import Address
 
 _VECTORS_S = 5.0
 """How long to wait for vectors: loading takes a second, embedding thousands of tools minutes."""

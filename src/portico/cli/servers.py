@@ -3,7 +3,7 @@
 import argparse
 
 from portico.console.usage import Parser
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 
 _USAGE = """\
 portico servers list [NAME] [--config FILE]

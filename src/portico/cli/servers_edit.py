@@ -19,7 +19,7 @@ from portico.core.config.schema import file_of
 from portico.core.config.values import check_url
 from portico.core.documents.edit import add_server, check_name, remove_server, set_enabled
 from portico.core.documents.problems import ConfigError, Report
-from portico.process.environment import looks_secret
+from portico.upstream.process.environment import looks_secret
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECASE)

@@ -6,12 +6,12 @@ import sys
 
 import msgspec
 
-from portico.auth.configured_login import login_store
-from portico.auth.login import Login, key_login
 from portico.console.login_place import login_place, logout_place, read_key
 from portico.console.render import Screen
 from portico.console.server_login import WITHIN_S, ServerLogin
 from portico.console.target import run
+from portico.upstream.auth.configured_login import login_store
+from portico.upstream.auth.login import Login, key_login
 
 
 def main(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from portico.console.render import Screen, clean
 from portico.console.running import RunningPortico, in_folders, list_porticos
 from portico.console.tables import aligned, duration, on_one_line, shortened
 from portico.console.usage import Parser
-from portico.wires.wire import in_one_line
+from portico.upstream.wires.wire import in_one_line
 
 _POLL_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")

@@ -11,7 +11,7 @@ from portico.console.usage import Parser
 from portico.core.config.paths import config_file
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
-from portico.process.family import refuse_below_agent
+from portico.upstream.process.family import refuse_below_agent
 from portico.windows.control import send_command
 
 _ASK_S = 5.0

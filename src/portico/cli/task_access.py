@@ -14,7 +14,7 @@ from portico.console.stderr import keep_stdout, log_to_stderr
 from portico.core.model.errors import PorticoError
 from portico.core.state.report import report
 from portico.core.state.stderr import STDERR
-from portico.process.hardening import harden
+from portico.upstream.process.hardening import harden
 from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 
 

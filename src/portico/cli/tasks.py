@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from portico.console.argument_types import integer, seconds, valued
 from portico.console.usage import Parser
-from portico.process.family import refuse_below_agent
 from portico.tasks.record import COMPLETED, TaskRecord, TaskState
+from portico.upstream.process.family import refuse_below_agent
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore

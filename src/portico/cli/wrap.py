@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from portico.console.usage import Parser
     from portico.core.config.schema import ServerEntry
     from portico.core.model.types import Link
-    from portico.wires.wire import Address
+    from portico.upstream.wires.wire import Address
     from portico.wrap_app import WrapOptions
 
 _URLS = ("http://", "https://")
@@ -78,9 +78,9 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
 
 def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     from portico import __version__
-    from portico.process.install_commands import install_of
-    from portico.upstream.handshake import HandshakeLimits
-    from portico.upstream.policy import UpstreamPolicy
+    from portico.upstream.connections.handshake import HandshakeLimits
+    from portico.upstream.connections.policy import UpstreamPolicy
+    from portico.upstream.process.install_commands import install_of
     from portico.wrap_app import WrapOptions
 
     address, key, history = _address(options)
@@ -129,9 +129,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
     secret = user_secret(state_folder())
     target = options.target
     if target[0].startswith(_URLS):
-        from portico.auth.configured_login import login_credentials
-        from portico.wires.credentials import NO_CREDENTIALS
-        from portico.wires.streamable_http import Url
+        from portico.upstream.auth.configured_login import login_credentials
+        from portico.upstream.wires.credentials import NO_CREDENTIALS
+        from portico.upstream.wires.streamable_http import Url
 
         url, headers = target[0], dict(options.header)
         entry = options.entry
@@ -151,9 +151,9 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
         )
         return address, key_at_url, upstream_key(secret, url=f"{url}#history")
     from portico.core.state.stderr import STDERR
-    from portico.process.environment import clean, meaningful
-    from portico.process.install_commands import install_seconds
-    from portico.wires.child_wire import Command
+    from portico.upstream.process.environment import clean, meaningful
+    from portico.upstream.process.install_commands import install_seconds
+    from portico.upstream.wires.child_wire import Command
 
     given = dict(options.env)
     environment = clean(os.environ) if options.clean_env else dict(os.environ)

@@ -13,10 +13,10 @@ from portico.core.model.methods import TABLE
 from portico.core.model.offer import HeaderParam
 from portico.core.protocol.codec import encode
 from portico.core.protocol.eras import LEVEL_KEY, is_input_required
-from portico.upstream.exchange import QUOTING, Exchange
-from portico.upstream.handshake import HandshakeLimits, Introduction, modern_meta
-from portico.upstream.request_headers import request_headers
-from portico.wires.wire import quoted_stderr
+from portico.upstream.connections.handshake import HandshakeLimits, Introduction, modern_meta
+from portico.upstream.connections.request_headers import request_headers
+from portico.upstream.rpc.exchange import QUOTING, Exchange
+from portico.upstream.wires.wire import quoted_stderr
 
 MAX_ROUNDS = 10
 """The number of times that a server may answer one request with questions."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from portico.client.client import Client, Log
 from portico.client.client_answers import NO_ANSWERS, ClientAnswers
-from portico.upstream.handshake import ClientHello, HandshakeLimits, open_exchange
-from portico.wires.wire import Address
+from portico.upstream.connections.handshake import ClientHello, HandshakeLimits, open_exchange
+from portico.upstream.wires.wire import Address
 
 ANONYMOUS = {"name": "portico", "version": "0"}
 """The client info that is sent by default."""

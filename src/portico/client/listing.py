@@ -11,8 +11,8 @@ from portico.core.model.errors import McpError, TargetError
 from portico.core.model.methods import LIST_KINDS, TABLE, ListKind
 from portico.core.model.offer import HeaderParam
 from portico.core.protocol.codec import decoded
-from portico.upstream.pages import all_pages
-from portico.upstream.rpc_error import one_line
+from portico.upstream.connections.pages import all_pages
+from portico.upstream.rpc.rpc_error import one_line
 
 if TYPE_CHECKING:
     from portico.client.client import Client

@@ -21,8 +21,8 @@ from portico.core.protocol.received_results import (
     ReceivedResource,
     ReceivedToolResult,
 )
-from portico.upstream.pending_request import FOREVER
-from portico.wires.wire import Address
+from portico.upstream.rpc.pending_request import FOREVER
+from portico.upstream.wires.wire import Address
 
 T = TypeVar("T")
 

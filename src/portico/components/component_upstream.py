@@ -4,7 +4,7 @@ from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
 from portico.core.model.types import Answer
 from portico.core.state.client_sessions import SESSIONS
-from portico.upstream.upstream import Upstream
+from portico.upstream.connections.upstream import Upstream
 
 
 class ComponentUpstream(Upstream):

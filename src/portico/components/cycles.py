@@ -20,7 +20,7 @@ def enter(components: Iterable[Component], *, is_bundle: bool = False) -> None:
     composition = list(components)
     if all(one.is_file for one in composition):
         return  # it starts no command
-    from portico.process.environment import COMPOSITIONS
+    from portico.upstream.process.environment import COMPOSITIONS
 
     digest = _digest(composition)
     outer = [one for one in os.environ.get(COMPOSITIONS, "").split(":") if one]
@@ -36,7 +36,7 @@ def enter(components: Iterable[Component], *, is_bundle: bool = False) -> None:
 
 def is_too_deep(more: int = 0) -> bool:
     """True for a process inside of as many Porticos as may start each other, and of more."""
-    from portico.process.process_tree import MARK
+    from portico.upstream.process.process_tree import MARK
 
     return os.environ.get(MARK, "").count(":") >= MAX_DEPTH + more
 

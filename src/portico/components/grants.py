@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from portico.components.classify import Component
-from portico.process.environment import DOOR_TOKEN, clean, looks_secret, meaningful
+from portico.upstream.process.environment import DOOR_TOKEN, clean, looks_secret, meaningful
 
 Process = Literal["none", "portico", "own", "sandbox", "remote"]
 

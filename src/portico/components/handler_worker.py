@@ -21,11 +21,11 @@ from portico.core.model.errors import INVALID_REQUEST, McpError, TargetError
 from portico.core.model.version import MODERN
 from portico.core.protocol.codec import encode
 from portico.core.protocol.eras import CAPABILITIES_KEY, VERSION_KEY, members
-from portico.upstream.backoff import BackoffLimits, CircuitBreaker
-from portico.upstream.exchange import Exchange
-from portico.upstream.rpc_error import ServerError
+from portico.upstream.connections.backoff import BackoffLimits, CircuitBreaker
+from portico.upstream.rpc.exchange import Exchange
+from portico.upstream.rpc.rpc_error import ServerError
+from portico.upstream.wires.wire import Address
 from portico.wasm.handler_protocol import ASK, HANDLE, MAX_TEXT, NEXT, READY, TELL, too_long
-from portico.wires.wire import Address
 
 _START_S = 180.0
 """How long a worker may take to load its component, which it may have to compile."""

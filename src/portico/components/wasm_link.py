@@ -10,7 +10,7 @@ from portico.components.wasm_process import settings_of
 from portico.core.config.schema import ServerEntry
 from portico.core.model.types import Link
 from portico.core.state.stderr import STDERR
-from portico.upstream.configured_address import address
+from portico.upstream.connections.configured_address import address
 from portico.wasm.binary import NotAComponent, outline, read_component
 from portico.wasm.handler_protocol import is_handler
 from portico.wasm.own_wit import UnknownOwnVersion, check_version

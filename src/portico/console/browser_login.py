@@ -11,9 +11,9 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from portico.auth.flow import LoginError, Visit
-from portico.auth.redirect_listener import RedirectListener
 from portico.console.render import Screen
+from portico.upstream.auth.flow import LoginError, Visit
+from portico.upstream.auth.redirect_listener import RedirectListener
 
 _MAX_PASTED = 64 * 1024
 

@@ -3,15 +3,15 @@
 import os
 import sys
 
-from portico.auth.configured_login import login_store
-from portico.auth.login import BEARER, LoginPlace
-from portico.auth.web_url import checked_url
 from portico.console.usage import URLS
 from portico.core.config.auth_settings import AuthSettings
 from portico.core.config.paths import config_file
 from portico.core.config.schema import ServerEntry
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import close_matches, did_you_mean
+from portico.upstream.auth.configured_login import login_store
+from portico.upstream.auth.login import BEARER, LoginPlace
+from portico.upstream.auth.web_url import checked_url
 
 _MAX_KEY = 16 * 1024
 

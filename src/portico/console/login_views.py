@@ -4,10 +4,10 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from portico.auth.login import WARN_S, LoginPlace
 from portico.console.tables import duration
 from portico.console.usage import URLS
 from portico.core.config.schema import ComponentEntry, ServerEntry
+from portico.upstream.auth.login import WARN_S, LoginPlace
 
 
 def login_line(login: Mapping[str, Any], now: float | None = None) -> str:
@@ -40,7 +40,7 @@ def configured_login(entry: ServerEntry | ComponentEntry) -> dict[str, Any]:
     """Return the stored login of a configured server, if it has one, as a part of its status."""
     if not isinstance(entry, ServerEntry) or not entry.url or "$" in entry.url:
         return {}
-    from portico.auth.configured_login import login_credentials
+    from portico.upstream.auth.configured_login import login_credentials
 
     login = login_credentials(entry.url, entry.headers, entry.name, entry.auth)
     status = None if login is None else login.status()
@@ -49,8 +49,8 @@ def configured_login(entry: ServerEntry | ComponentEntry) -> dict[str, Any]:
 
 def other_logins(shown: Collection[str]) -> list[dict[str, Any]]:
     """Return the logins that are not shown yet: at URLs, and of servers that were removed."""
-    from portico.auth.configured_login import login_store
-    from portico.auth.login_credentials import login_status
+    from portico.upstream.auth.configured_login import login_store
+    from portico.upstream.auth.login_credentials import login_status
 
     return [
         {"server": facts.place, "login": login_status(_place(facts.place), facts)}

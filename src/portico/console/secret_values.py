@@ -7,7 +7,7 @@ from typing import Any
 
 from portico.core.config.expand import SERVICE, is_reference
 from portico.core.documents.problems import Path
-from portico.process.environment import looks_secret
+from portico.upstream.process.environment import looks_secret
 
 KEEP, VARIABLE, KEYRING = "keep", "env", "keyring"
 NO_KEYRING = (

@@ -6,19 +6,19 @@ import time
 
 from msgspec import Struct
 
-from portico.auth.flow import LoginError
-from portico.auth.flow_runner import FlowRunner, address_rule
-from portico.auth.login import Login, LoginPlace
-from portico.auth.login_flow import revoke
-from portico.auth.login_store import LoginStore
-from portico.auth.machine_login import MachineLogin
-from portico.auth.page_login import PageLogin
-from portico.auth.redirect_listener import RedirectListener
 from portico.console.browser_login import BrowserLogin
 from portico.console.render import Screen
 from portico.core.config.auth_settings import MACHINE, AuthSettings
 from portico.core.config.paths import control_folder
 from portico.core.model.errors import PorticoError
+from portico.upstream.auth.flow import LoginError
+from portico.upstream.auth.flow_runner import FlowRunner, address_rule
+from portico.upstream.auth.login import Login, LoginPlace
+from portico.upstream.auth.login_flow import revoke
+from portico.upstream.auth.login_store import LoginStore
+from portico.upstream.auth.machine_login import MachineLogin
+from portico.upstream.auth.page_login import PageLogin
+from portico.upstream.auth.redirect_listener import RedirectListener
 from portico.windows.control import tell_all
 
 WITHIN_S = 600.0

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from portico.client.client import Client, Log
     from portico.client.client_answers import ClientAnswers
     from portico.core.config.schema import ServerEntry
-    from portico.upstream.handshake import HandshakeLimits
-    from portico.wires.wire import Address
+    from portico.upstream.connections.handshake import HandshakeLimits
+    from portico.upstream.wires.wire import Address
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -76,13 +76,13 @@ def _takes_env(component: Component) -> bool:
 def address_of(component: Component, options: argparse.Namespace) -> "Address":
     """The address of a component; a file runs in a process of its own."""
     if component.entry is not None:
-        from portico.upstream.configured_address import address
+        from portico.upstream.connections.configured_address import address
 
         return address(component.entry)
     if component.url:
         return _url(component.url, options)
     from portico.components.command_name import title_of_command
-    from portico.wires.child_wire import Command
+    from portico.upstream.wires.child_wire import Command
 
     env = dict(options.env)
     if not component.is_file:
@@ -99,14 +99,14 @@ def limits_of(
     options: argparse.Namespace, entry: "ServerEntry | None" = None, argv: Sequence[str] = ()
 ) -> "HandshakeLimits":
     """The timeouts of the handshake, lists and calls; by default, the configured ones."""
-    from portico.upstream.handshake import HandshakeLimits
+    from portico.upstream.connections.handshake import HandshakeLimits
 
     if options.timeout is None:
         if entry is None:
-            from portico.process.install_commands import install_of
+            from portico.upstream.process.install_commands import install_of
 
             return HandshakeLimits(install=install_of(argv))
-        from portico.upstream.configured_address import configured_limits
+        from portico.upstream.connections.configured_address import configured_limits
 
         return configured_limits(entry)
     return HandshakeLimits(init_s=options.timeout, list_s=options.timeout, call_s=options.timeout)
@@ -152,7 +152,7 @@ def _hint(status: object, url: str, options: argparse.Namespace) -> str:
         if is_given or _spare_token(url)[0] or url.startswith("https://"):
             right = "the right one" if is_given else "a token"
             return f"give {right} with --token, --token-file or PORTICO_TOKEN"
-        from portico.wires.http_client import is_loopback
+        from portico.upstream.wires.http_client import is_loopback
 
         why = ": no running Portico of yours listens there" if is_loopback(url) else ""
         return f"give a token with --token or --token-file{why}"
@@ -187,10 +187,10 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _url(url: str, options: argparse.Namespace) -> "Address":
-    from portico.auth.configured_login import login_credentials
-    from portico.auth.token import TokenError, given_token
-    from portico.wires.credentials import NO_CREDENTIALS, StaticToken
-    from portico.wires.streamable_http import Url
+    from portico.upstream.auth.configured_login import login_credentials
+    from portico.upstream.auth.token import TokenError, given_token
+    from portico.upstream.wires.credentials import NO_CREDENTIALS, StaticToken
+    from portico.upstream.wires.streamable_http import Url
 
     def spare_token(url: str) -> tuple[str, str]:
         try:
@@ -212,9 +212,9 @@ def _url(url: str, options: argparse.Namespace) -> "Address":
 def _spare_token(url: str) -> tuple[str, str]:
     """Where to send a token if the server requires one, and the token: PORTICO_TOKEN over https;
     to a Portico of this user the same, or else its own. TokenError if it cannot be trusted."""
-    from portico.auth.own_listeners import own_listener
-    from portico.auth.token import given_token, read_token
     from portico.core.config.paths import state_dir
+    from portico.upstream.auth.own_listeners import own_listener
+    from portico.upstream.auth.token import given_token, read_token
 
     given = given_token(None)
     if given is not None and url.startswith("https://"):

@@ -42,11 +42,11 @@ from portico.delegate.stored_delegation import (
     result_from,
 )
 from portico.delegate.worktree_record import WorktreeError
-from portico.process.family import Family
 from portico.task_protocol.answer_choices import ANSWERS
 from portico.task_protocol.task_answers import FOR_MODEL
 from portico.tasks.record import COMPLETED, STARTING
 from portico.tasks.work import ORPHANED, TaskOutcome, Work
+from portico.upstream.process.family import Family
 
 _MAX_AGENTS = 8
 """Agents that are tried for one task, if they do not start."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from portico.core.model.errors import PorticoError
-from portico.process.environment import clean
+from portico.upstream.process.environment import clean
 
 TIMEOUT_S = 120.0
 _MAX_WORDS = 400

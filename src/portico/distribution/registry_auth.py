@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from portico.auth.challenge import all_challenges
 from portico.core.http1.cross_origin import CrossOriginClient
 from portico.core.http1.download import read_body
 from portico.core.http1.errors import Http1Error
@@ -15,6 +14,7 @@ from portico.core.http1.url import Origin, parse_url
 from portico.distribution.distribution_error import DistributionError
 from portico.distribution.docker_config import RegistryLogin
 from portico.distribution.registry_rule import RegistryRule
+from portico.upstream.auth.challenge import all_challenges
 
 _MAX_TOKEN = 256 * 1024
 _STALL_S = 30.0

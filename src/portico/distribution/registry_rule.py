@@ -1,11 +1,11 @@
 """Where the requests for one registry may go: over HTTPS, or to this machine if that is set."""
 
-from portico.auth.address_rule import AddressRule, Permit
-from portico.auth.flow_runner import address_rule
-from portico.auth.web_url import is_this_machine
 from portico.core.config.publishing import RegistrySettings
 from portico.core.http1.dial import permit_all
 from portico.core.http1.url import Origin, parse_url
+from portico.upstream.auth.address_rule import AddressRule, Permit
+from portico.upstream.auth.flow_runner import address_rule
+from portico.upstream.auth.web_url import is_this_machine
 
 
 class RegistryRule:

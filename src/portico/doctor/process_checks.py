@@ -13,8 +13,8 @@ from portico.core.documents.document import MAX_SIZE, open_document
 from portico.core.documents.problems import ConfigError
 from portico.core.documents.sections import is_codex, sections
 from portico.doctor.faults import Finding, finding
-from portico.process.children_file import ChildRecord, end_orphans, orphans
-from portico.process.process_tree import read_proc
+from portico.upstream.process.children_file import ChildRecord, end_orphans, orphans
+from portico.upstream.process.process_tree import read_proc
 
 
 def check_orphans() -> Iterator[Finding]:

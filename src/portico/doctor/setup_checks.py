@@ -6,7 +6,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 
-from portico.auth.token import FILE_NAME, TokenError, read_token
 from portico.core.config.paths import cache_folder, state_dir, state_folder
 from portico.core.config.read import read
 from portico.core.config.schema import Config
@@ -14,6 +13,7 @@ from portico.core.documents.problems import ConfigError
 from portico.core.documents.trust import check_code, group_warning
 from portico.core.state.files import dated, remove_old_drafts
 from portico.doctor.faults import Finding, finding, from_message
+from portico.upstream.auth.token import FILE_NAME, TokenError, read_token
 
 _DRAFT = ".draft"
 _DRAFT_S = 3600

@@ -7,7 +7,7 @@ from portico.core.config.schema import Config
 from portico.gateway import metatool_definitions
 from portico.gateway.gateway_tasks import GatewayTasks
 from portico.gateway.local_server import LocalEntry
-from portico.process.family import gateways_above
+from portico.upstream.process.family import gateways_above
 
 if TYPE_CHECKING:
     from portico.core.config.agents_schema import AgentsConfig

@@ -38,10 +38,10 @@ from portico.windows.preferences import SERVER, folder_in, name_in
 
 if TYPE_CHECKING:
     from portico.core.model.types import Endpoint, LimitedEndpoint
-    from portico.process.family import Family
     from portico.search.searcher import Searcher
     from portico.tasks.record import TaskRecord
     from portico.tasks.worker import TaskWorker
+    from portico.upstream.process.family import Family
 
 _CONTINUE_S = 0.2
 """The delay before stored tasks are looked for: the first clients take precedence."""

@@ -20,8 +20,8 @@ from portico.gateway.member import Member
 from portico.providers.task_mode import NO_TASKS, TaskMode, TaskSupport
 from portico.task_protocol.lazy_task_link import LazyTaskLink
 from portico.task_protocol.task_policy import TaskTerms
-from portico.upstream.relay import FinishTask
-from portico.upstream.upstream import Upstream
+from portico.upstream.connections.relay import FinishTask
+from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.task_protocol.remote_task import RemoteTask, TaskRelay

@@ -21,7 +21,7 @@ from portico.core.state.hub import ChangeHub
 from portico.gateway.local_server import LocalServer
 from portico.providers.task_mode import TaskMode
 from portico.server import Server
-from portico.upstream.direct_call import as_mcp_error
+from portico.upstream.connections.direct_call import as_mcp_error
 
 _NOTHING = Offer()
 

@@ -21,7 +21,7 @@ from portico.core.model.types import Answer, Change
 from portico.providers.prefixed import functions_of, tools_of
 from portico.providers.task_mode import TaskMode
 from portico.server import Server, freeze
-from portico.upstream.direct_call import as_mcp_error
+from portico.upstream.connections.direct_call import as_mcp_error
 
 
 class LocalEntry(Struct, frozen=True, kw_only=True):

@@ -25,10 +25,10 @@ from portico.core.protocol.eras import members
 from portico.core.protocol.tasks import support_of
 from portico.gateway.local_server import LocalEntry
 from portico.providers.task_mode import TaskMode, TaskSupport
-from portico.upstream.backoff import BackoffLimits, jittered
-from portico.upstream.direct_call import as_mcp_error
-from portico.upstream.installs import INSTALLING, WAITING
-from portico.wires.wire import LOGIN
+from portico.upstream.connections.backoff import BackoffLimits, jittered
+from portico.upstream.connections.direct_call import as_mcp_error
+from portico.upstream.connections.installs import INSTALLING, WAITING
+from portico.upstream.wires.wire import LOGIN
 
 GATEWAY_CAPABILITY = "portico/gateway"
 """The capability that identifies a gateway."""

@@ -15,16 +15,16 @@ from portico.core.model.offer import Offer
 from portico.gateway.in_process import InProcessComponent
 from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
-from portico.upstream.catalog_views import Memory
-from portico.upstream.configured_address import address, configured_limits
-from portico.upstream.installs import Installs
-from portico.upstream.policy import UpstreamPolicy
-from portico.upstream.relay import FinishTask
-from portico.upstream.upstream import Upstream
-from portico.wires.credentials import account_of
+from portico.upstream.connections.catalog_views import Memory
+from portico.upstream.connections.configured_address import address, configured_limits
+from portico.upstream.connections.installs import Installs
+from portico.upstream.connections.policy import UpstreamPolicy
+from portico.upstream.connections.relay import FinishTask
+from portico.upstream.connections.upstream import Upstream
+from portico.upstream.wires.credentials import account_of
 
 if TYPE_CHECKING:
-    from portico.wires.wire import Address
+    from portico.upstream.wires.wire import Address
 
 StderrSink = Callable[[str, str], None]
 """Receives a server's name and a line of its stderr."""

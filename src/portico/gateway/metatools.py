@@ -28,7 +28,7 @@ from portico.gateway import metatool_definitions
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, result_response
 from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping
-from portico.upstream.installs import INSTALLING, WAITING
+from portico.upstream.connections.installs import INSTALLING, WAITING
 
 if TYPE_CHECKING:
     from portico.search.index import Hit

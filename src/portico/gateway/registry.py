@@ -30,7 +30,7 @@ from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.router import CallRecorder, Router
 from portico.gateway.tool_search import ToolSearch
-from portico.upstream.upstream import Upstream
+from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.gateway.folder_registry import FolderRegistry

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from portico.auth.address_rule import Permit
 from portico.core.http1.cross_origin import CrossOriginClient
 from portico.core.http1.dial import permit_all
 from portico.core.http1.download import read_body
 from portico.core.http1.errors import Http1Error
 from portico.core.http1.url import Origin
 from portico.published.settings import PublishedError
-from portico.wires.http_client import is_loopback
+from portico.upstream.auth.address_rule import Permit
+from portico.upstream.wires.http_client import is_loopback
 
 _TIMEOUT_S = 300.0
 _CONNECT_S = 20.0

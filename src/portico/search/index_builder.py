@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from portico.process.environment import clean
 from portico.search.index import ToolIndex
+from portico.upstream.process.environment import clean
 
 MAX_INLINE = 500
 """Tools that are indexed in a tenth of a second, about as long as a process takes to start."""

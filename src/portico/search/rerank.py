@@ -82,7 +82,7 @@ class Reranker:
             from portico.core.http1.certificates import tls_context
             from portico.core.http1.errors import Http1Error
             from portico.core.http1.pool import Pool
-            from portico.wires.http_client import is_loopback
+            from portico.upstream.wires.http_client import is_loopback
 
             if self._url.startswith("https:"):
                 with contextlib.suppress(Http1Error):  # the first request will report it
@@ -148,7 +148,7 @@ class Reranker:
         if not given and self._provider.needs_key(self._url):
             return f"{self._key_env} is not set"
         if given and self._url.startswith("http:"):
-            from portico.wires.http_client import is_loopback
+            from portico.upstream.wires.http_client import is_loopback
 
             if not is_loopback(self._url):
                 return "its URL sends the key unencrypted; use https"

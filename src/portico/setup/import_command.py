@@ -7,7 +7,6 @@ from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.client_table import SOURCES
 from portico.core.model.wording import counted
-from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.importer import (
     Importer,
@@ -17,6 +16,7 @@ from portico.setup.importer import (
     sources_of,
 )
 from portico.setup.moves import Mover, undo
+from portico.upstream.process.family import refuse_below_agent
 
 
 def main(argv: list[str]) -> int:

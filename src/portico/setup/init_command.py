@@ -10,7 +10,6 @@ from portico.console.usage import Parser
 from portico.core.config.client_table import CLIENTS, SOURCES, ClientFormat, this_system
 from portico.core.config.paths import working_folder
 from portico.core.documents.problems import ConfigError, suggestion
-from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.import_plan import PlannedServer
 from portico.setup.importer import Imported, Importer, add_move_options, add_secrets, config_of
@@ -18,6 +17,7 @@ from portico.setup.installer import add_per_server, take_over
 from portico.setup.moves import Mover
 from portico.setup.offered_logins import OfferedLogins
 from portico.setup.source import Source, read_source
+from portico.upstream.process.family import refuse_below_agent
 
 _EMPTY = b"# Portico's config. `portico servers add NAME COMMAND` adds a server.\n"
 

@@ -8,10 +8,10 @@ from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.client_table import CLIENTS, ClientFormat, this_system
 from portico.core.documents.problems import ConfigError
-from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.installer import add_install_options, client, install
 from portico.setup.moves import Mover, undo
+from portico.upstream.process.family import refuse_below_agent
 
 
 def main(argv: list[str]) -> int:

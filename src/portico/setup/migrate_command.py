@@ -6,11 +6,11 @@ from portico.console.dialog import Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.client_table import CLIENTS
-from portico.process.family import refuse_below_agent
 from portico.setup.file_changes import FileChanges
 from portico.setup.importer import Importer, add_import_options, config_of, sources_of
 from portico.setup.installer import add_install_options, client, take_over
 from portico.setup.moves import Mover, undo
+from portico.upstream.process.family import refuse_below_agent
 
 
 def main(argv: list[str]) -> int:

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from portico.auth.configured_login import login_store
 from portico.console.dialog import Dialog
 from portico.console.login_place import login_place
 from portico.console.server_login import WITHIN_S, ServerLogin
 from portico.core.model.errors import PorticoError
 from portico.setup.import_plan import PlannedServer
+from portico.upstream.auth.configured_login import login_store
 
 
 class OfferedLogins:

@@ -27,7 +27,7 @@ from portico.task_protocol.task_policy import TaskPolicy, TaskTerms, declares_ta
 from portico.task_protocol.task_requests import TaskMethod, TaskRequests
 from portico.tasks.record import ID_PREFIX, TaskRecord, new_key
 from portico.tasks.work import TaskOutcome, Work
-from portico.upstream.pending_request import MAX_TASK_S
+from portico.upstream.rpc.pending_request import MAX_TASK_S
 
 _SINCE = Version.V2025_11_25
 _WAIT_S = 45.0

@@ -14,7 +14,7 @@ from portico.core.state.report import report
 from portico.providers.task_mode import TaskMode, TaskSupport
 from portico.task_protocol.lazy_task_link import LazyTaskLink
 from portico.task_protocol.task_policy import TaskPolicy, TaskTerms
-from portico.upstream.upstream import Upstream
+from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.task_protocol.task_endpoint import TaskEndpoint

@@ -1,1 +1,1 @@
-"""Upstreams: sessions, connections, catalogs and the relay of calls."""
+"""The side of servers: processes, wires, requests and answers, connections, logins."""

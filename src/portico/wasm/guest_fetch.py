@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from portico.auth.address_rule import AddressRule
 from portico.core.config.component_grants import ANY
 from portico.core.http1.errors import Http1Error
 from portico.core.http1.headers import header_problem
 from portico.core.http1.pool import Pool
 from portico.core.http1.url import Origin, join_url, parse_url
+from portico.upstream.auth.address_rule import AddressRule
 from portico.wasm.refused import Refused
 
 CONNECT_S = 10.0

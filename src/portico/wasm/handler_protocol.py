@@ -1,6 +1,6 @@
 """The requests between a link and its worker, as `components/handler_worker.py` explains them."""
 
-from portico.wires.wire import MAX_MESSAGE
+from portico.upstream.wires.wire import MAX_MESSAGE
 
 MAX_TEXT = MAX_MESSAGE - 64 * 1024
 """The longest request or response; with what surrounds it on the pipe, it is a whole message."""

@@ -22,8 +22,8 @@ from portico.core.model.types import Answer, Handler
 from portico.core.state.client_sessions import SessionValues
 from portico.core.state.report import report
 from portico.core.state.stderr import STDERR
-from portico.process.hardening import harden
 from portico.server import Server
+from portico.upstream.process.hardening import harden
 from portico.wasm.binary import outline, read_component
 from portico.wasm.detect import declared_kinds
 from portico.wasm.failures import GuestFailure

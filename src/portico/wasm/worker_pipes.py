@@ -15,7 +15,7 @@ from portico.core.protocol.codec import encode
 from portico.core.state.stdout import take_stdout
 from portico.transport.pipes import PipeReader, StdioServer, writer_to
 from portico.transport.stop_signals import stop_on_signals
-from portico.wires.wire import MAX_MESSAGE
+from portico.upstream.wires.wire import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from portico.core.model.message import Request

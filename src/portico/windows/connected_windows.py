@@ -19,8 +19,8 @@ from portico.core.protocol.codec import encode
 from portico.core.state.background import first_of
 from portico.fit.exposure_choice import ExposureChoice
 from portico.fit.fitted_endpoint import ChosenExposure
-from portico.process.family import Family
 from portico.transport.pipes import PipeReader, PipeWriter, StdioServer
+from portico.upstream.process.family import Family
 from portico.windows.control import ControlRequest, HandOver
 from portico.windows.control_sockets import pid_of
 from portico.windows.preferences import (

@@ -14,12 +14,12 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from portico.auth import login_news
 from portico.core.model.errors import PorticoError
 from portico.core.protocol.codec import encode_escaped
 from portico.core.state.background import Background
 from portico.core.state.files import make_private
-from portico.process.family import Family, family_of
+from portico.upstream.auth import login_news
+from portico.upstream.process.family import Family, family_of
 from portico.windows.control_sockets import (
     SUFFIX,
     connect,

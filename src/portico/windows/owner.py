@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from portico.core.model.types import Endpoint
 from portico.core.state.report import report as to_operator
-from portico.process.family import Family
 from portico.transport.pipes import MAX_LINE
 from portico.transport.stdio import DRAIN_S
+from portico.upstream.process.family import Family
 from portico.windows.connected_windows import ATTACH, ConnectedWindows
 from portico.windows.control import Command, Control, ControlRequest
 from portico.windows.owner_lock import OwnerLock

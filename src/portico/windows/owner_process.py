@@ -16,9 +16,9 @@ from portico.core.model.errors import PorticoError
 from portico.core.protocol.codec import encode
 from portico.core.state.background import first_of
 from portico.core.state.client_sessions import SESSIONS
-from portico.process.guardian import GUARDIAN
 from portico.transport.pipe_loop import PipeLoop
 from portico.transport.stop_signals import stop_on_signals
+from portico.upstream.process.guardian import GUARDIAN
 from portico.windows.connected_windows import ConnectedWindows
 from portico.windows.control import ControlRequest
 from portico.windows.owner import OwnedGateway, SharedGateway, no_windows, run_gateway

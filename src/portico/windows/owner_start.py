@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from portico.core.config.paths import control_folder, owner_log, working_folder
 from portico.core.model.errors import PorticoError
-from portico.process.family import gateways_above
+from portico.upstream.process.family import gateways_above
 from portico.windows.owner_lock import OwnerLock, lock_exists
 
 _MAX_LOG = 1_000_000

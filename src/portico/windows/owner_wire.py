@@ -10,10 +10,10 @@ from msgspec import Struct
 from portico.core.config.paths import working_folder
 from portico.core.protocol.line_reader import LineReader, one_line
 from portico.transport.pipes import PipeReader, PipeWriter
+from portico.upstream.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 from portico.windows.connected_windows import LAST, LEAVE
 from portico.windows.joining import Attached, attach_when_free
 from portico.windows.preferences import FOLDER
-from portico.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
 
 
 class OwnerAddress(Struct, frozen=True):

@@ -18,10 +18,10 @@ from portico.core.model.errors import PorticoError
 from portico.core.state.background import first_of
 from portico.core.state.stdout import take_stdout
 from portico.fit.fitted_endpoint import ChosenExposure
-from portico.process.family import gateways_above
 from portico.transport.pipes import writer_to
 from portico.transport.stdio import serve_stdio
 from portico.transport.stop_signals import stop_on_signals
+from portico.upstream.process.family import gateways_above
 from portico.windows.bridge import Bridge
 from portico.windows.connected_windows import ATTACH, SESSION
 from portico.windows.control_sockets import SUFFIX, socket_names

@@ -15,10 +15,10 @@ import pytest
 from portico.core.http1 import certificates, dial
 from portico.core.http1.errors import ConnectError, InvalidRequest
 from portico.core.http1.url import Origin
-from portico.wires.http_client import HttpClient, Site
+from portico.upstream.wires.http_client import HttpClient, Site
 from tests.support.shared import unavailable
-from tests.upstream.fakes import WAIT_S
-from tests.upstream.raw_server import (
+from tests.upstream.connections.fakes import WAIT_S
+from tests.upstream.connections.raw_server import (
     RawServer,
     Reader,
     Writer,

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from portico.core.http1.connection import MAX_HEAD, MAX_HEADERS, Http1Connection
 from portico.core.http1.errors import ConnectionLost
 from portico.core.http1.response import Http1Response
-from tests.upstream.fakes import WAIT_S
-from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
+from tests.upstream.connections.fakes import WAIT_S
+from tests.upstream.connections.raw_server import (
+    RawServer,
+    Reader,
+    Writer,
+    asking,
+    fetched,
+    raw_server,
+    saying,
+)
 
 BODY = b'{"jsonrpc":"2.0","id":1}'
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: 24\r\nX-A: 1\r\n\r\n" + BODY

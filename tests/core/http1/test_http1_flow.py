@@ -8,8 +8,16 @@ from portico.core.http1 import pool as pool_module
 from portico.core.http1.errors import ConnectError, ConnectionLost, Http1Error, InvalidRequest
 from portico.core.http1.pool import Pool
 from portico.core.http1.response import HIGH_WATER, Http1Response
-from tests.upstream.fakes import WAIT_S
-from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
+from tests.upstream.connections.fakes import WAIT_S
+from tests.upstream.connections.raw_server import (
+    RawServer,
+    Reader,
+    Writer,
+    asking,
+    fetched,
+    raw_server,
+    saying,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 MB = 1024 * 1024

@@ -9,8 +9,16 @@ from portico.core.http1.errors import ConnectError, ConnectionLost, Http1Error, 
 from portico.core.http1.pool import Pool
 from portico.core.http1.response import Http1Response
 from tests.support.backoff import until
-from tests.upstream.fakes import WAIT_S
-from tests.upstream.raw_server import RawServer, Reader, Writer, asking, fetched, raw_server, saying
+from tests.upstream.connections.fakes import WAIT_S
+from tests.upstream.connections.raw_server import (
+    RawServer,
+    Reader,
+    Writer,
+    asking,
+    fetched,
+    raw_server,
+    saying,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: open\n\n"

@@ -16,8 +16,15 @@ from portico.core.http1.dial import Permit, permit_all
 from portico.core.http1.download import check_length, read_body, resumed_at, write_body
 from portico.core.http1.errors import ConnectionLost, Http1Error, InvalidBody, InvalidRequest
 from portico.core.http1.url import Origin
-from tests.upstream.fakes import WAIT_S
-from tests.upstream.raw_server import RawServer, Reader, Writer, asking, raw_server, saying
+from tests.upstream.connections.fakes import WAIT_S
+from tests.upstream.connections.raw_server import (
+    RawServer,
+    Reader,
+    Writer,
+    asking,
+    raw_server,
+    saying,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 SECRET = {"authorization": "Basic c2VjcmV0"}

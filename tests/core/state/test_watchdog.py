@@ -13,9 +13,9 @@ from portico.core.model.version import LATEST_LEGACY
 from portico.core.state import watchdog
 from portico.core.state.watchdog import ACTIVITY, Watchdog
 from portico.transport.pipes import PipeReader
-from portico.upstream.exchange import Exchange
+from portico.upstream.rpc.exchange import Exchange
 from tests.support.backoff import until
-from tests.upstream.fakes import FakeWire
+from tests.upstream.connections.fakes import FakeWire
 
 THRESHOLD_S = 0.25
 BUSY_S = 4 * THRESHOLD_S
@@ -52,7 +52,9 @@ async def test_a_clients_request_is_named_by_its_method() -> None:
     with Watchdog(THRESHOLD_S, lines.append):
         serve(Request(method="tools/call", version=LATEST_LEGACY))
         await until(lambda: bool(lines))
-    assert "processing a message from a client (tools/call), in upstream/exchange.py" in lines[0]
+    assert (
+        "processing a message from a client (tools/call), in upstream/rpc/exchange.py" in lines[0]
+    )
 
 
 class Slow:

@@ -15,8 +15,8 @@ from typing import Any
 from portico import __version__
 from portico.core.model.errors import PorticoError
 from portico.core.model.types import Endpoint
-from portico.process.family import Family
 from portico.transport.pipe_loop import PipeLoop
+from portico.upstream.process.family import Family
 from portico.windows import owner_process
 from portico.windows.control import Command, ControlRequest
 from portico.windows.preferences import Preferences

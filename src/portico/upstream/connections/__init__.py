@@ -1,0 +1,1 @@
+"""Upstreams: sessions, connections, catalogs and the relay of calls."""

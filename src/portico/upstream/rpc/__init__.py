@@ -1,0 +1,1 @@
+"""JSON-RPC with a peer: pending requests, ids, timeouts, cancellation, dialects."""
