@@ -22,7 +22,7 @@ from bench.tokens import TOKENIZER, count
 from bench.workload import CATALOG, encode
 from portico import Context, Server
 from portico.core.model.message import Request
-from portico.fit.exposure_choice import ClientFacts, GatewayFacts, choose
+from portico.edge.fit.exposure_choice import ClientFacts, GatewayFacts, choose
 from tests.fit.named_clients import CLAUDE, NamedClient, window
 from tests.fit.real_clients import REAL_CLIENTS, prompted
 from tests.rigs.running import shelf

@@ -64,15 +64,15 @@ PRIVATE = {
     ("wit/raw_host.py", "wasmtime.component._enter.catch_exceptions"): _FFI,
     ("wit/raw_values.py", "ResourceAny._from_ptr"): _FFI,
     ("wit/raw_values.py", "wasmtime._ffi"): _FFI,
-    ("transport/eager_start.py", "asyncio.tasks._enter_task"): _EAGER,
-    ("transport/eager_start.py", "asyncio.tasks._leave_task"): _EAGER,
+    ("edge/transport/eager_start.py", "asyncio.tasks._enter_task"): _EAGER,
+    ("edge/transport/eager_start.py", "asyncio.tasks._leave_task"): _EAGER,
     ("console/usage.py", "ArgumentParser._get_positional_actions"): _LISTS,
     ("console/usage.py", "ArgumentParser._option_string_actions"): _LISTS,
     ("console/usage.py", "_ActionsContainer._option_string_actions"): _LISTS,
 }
 """By file, the other names with an underscore of other packages, each with its reason."""
 
-REPLACED = {"transport/eager_start.py": "as above: the step of a new task on Python 3.11"}
+REPLACED = {"edge/transport/eager_start.py": "as above: the step of a new task on Python 3.11"}
 """Files that replace a method of an object of another package, and why."""
 
 FILES = sorted(SOURCE.rglob("*.py"))

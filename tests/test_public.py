@@ -98,7 +98,7 @@ def test_a_server_needs_neither_the_validator_nor_http_to_start() -> None:
     heavy = {"jsonschema_rs", "uvicorn", "httptools", "uvloop", "rich", "argparse", "pathlib"}
     code = """
 from portico import Server
-import portico.transport.pipes
+import portico.edge.transport.pipes
 Server("x").add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda arguments: "")
 """
     assert heavy & loaded_by(code) == set()
@@ -106,6 +106,6 @@ Server("x").add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda ar
 
 def test_a_gateway_loads_the_client_of_prometheus_only_to_show_its_metrics() -> None:
     serving = "import portico.app,"
-    serving += " portico.cli.serve, portico.gateway.gateway_app, portico.transport.http_app"
+    serving += " portico.cli.serve, portico.gateway.gateway_app, portico.edge.transport.http_app"
     assert "prometheus_client" not in loaded_by(serving)
     assert "prometheus_client" in loaded_by("import portico.observe.prometheus")

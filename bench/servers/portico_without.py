@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from portico.cli.main import main
-from portico.transport import calls_in_flight, client_connection, pipes
+from portico.edge.transport import calls_in_flight, client_connection, pipes
 
 
 def _put(owner: Any, name: str, value: Any) -> None:

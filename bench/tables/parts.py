@@ -18,9 +18,9 @@ from portico.core.model.session import Session
 from portico.core.model.version import LATEST_LEGACY
 from portico.core.protocol.inbound import read, read_message
 from portico.core.protocol.line_reader import LineReader
-from portico.transport.asgi import Message
-from portico.transport.http_app import HttpApp
-from portico.transport.pipes import StdioServer
+from portico.edge.transport.asgi import Message
+from portico.edge.transport.http_app import HttpApp
+from portico.edge.transport.pipes import StdioServer
 
 HEADING = "Parts, in process"
 

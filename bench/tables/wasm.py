@@ -13,8 +13,8 @@ from typing import Any
 from bench.process import MB
 from bench.report import Budget, Section, Table, at_most, rounded
 from bench.scale import Scale
-from portico.client.client import Client
-from portico.client.connect import connect
+from portico.edge.client.client import Client
+from portico.edge.client.connect import connect
 from portico.upstream.wires.child_wire import ChildWire, Command
 from tests.wasm import building
 from tests.wasm.hosting import OWN, command, own_guest, settings

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from portico.cli.embedded import run as run
     from portico.cli.embedded import serve as serve
     from portico.cli.embedded import wrap as wrap
-    from portico.client.memory_client import MemoryClient as MemoryClient
     from portico.core.definitions.definition_error import DefinitionError as DefinitionError
     from portico.core.model.content import Contents as Contents
     from portico.core.model.content import Embedded as Embedded
@@ -55,6 +54,10 @@ if TYPE_CHECKING:
     from portico.core.model.types import Link as Link
     from portico.core.model.version import Version as Version
     from portico.core.state.pending import after as after
+    from portico.edge.client.memory_client import MemoryClient as MemoryClient
+    from portico.edge.transport.client_connection import Connection as Connection
+    from portico.edge.transport.custom_transport import Transport as Transport
+    from portico.edge.transport.http_limits import HttpLimits as HttpLimits
     from portico.providers.blocking import BlockingContext as BlockingContext
     from portico.providers.media import Audio as Audio
     from portico.providers.media import Image as Image
@@ -64,9 +67,6 @@ if TYPE_CHECKING:
     from portico.providers.registered import load_templates as load_templates
     from portico.providers.registered import load_tools as load_tools
     from portico.server import Server as Server
-    from portico.transport.client_connection import Connection as Connection
-    from portico.transport.custom_transport import Transport as Transport
-    from portico.transport.http_limits import HttpLimits as HttpLimits
 
 _HOMES = {
     "portico.app": ("parse_address", "serve_http", "serve_stdio", "serve_transport"),
@@ -118,10 +118,10 @@ _HOMES = {
     ),
     "portico.server": ("Server",),
     "portico.core.state.pending": ("after",),
-    "portico.client.memory_client": ("MemoryClient",),
-    "portico.transport.client_connection": ("Connection",),
-    "portico.transport.custom_transport": ("Transport",),
-    "portico.transport.http_limits": ("HttpLimits",),
+    "portico.edge.client.memory_client": ("MemoryClient",),
+    "portico.edge.transport.client_connection": ("Connection",),
+    "portico.edge.transport.custom_transport": ("Transport",),
+    "portico.edge.transport.http_limits": ("HttpLimits",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -11,8 +11,8 @@ if sys.argv[1:2] == ["owner"] and len(sys.argv) > 6:
         os._exit(error.errno or 1)
     if child:
         os._exit(0)
+    from portico.edge.windows.owner_process import run_owner
     from portico.upstream.process.hardening import harden
-    from portico.windows.owner_process import run_owner
 
     harden()  # exec has opened it
     run_owner(sys.argv[2:])

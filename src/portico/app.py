@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from portico.composition_app import CompositionOptions
     from portico.core.model.types import Endpoint
+    from portico.edge.transport.custom_transport import Transport
+    from portico.edge.transport.http_app import Page
+    from portico.edge.transport.routes import FindAccess
+    from portico.edge.windows.owner_start import StartedOwner
+    from portico.edge.windows.window import SharedGateway
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
     from portico.server import Server
-    from portico.transport.custom_transport import Transport
-    from portico.transport.http_app import Page
-    from portico.transport.routes import FindAccess
     from portico.upstream.auth.own_listeners import ListenerRecord
-    from portico.windows.owner_start import StartedOwner
-    from portico.windows.window import SharedGateway
     from portico.wrap_app import WrapOptions
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def composition_app(options: "CompositionOptions") -> AppFactory:
 
 def app_stdio(make: AppFactory, *, out: int | None = None, drain_s: float = DRAIN_S) -> int:
     """Serve one client over stdin and stdout until it disconnects; return the exit code."""
-    from portico.transport.stdio import serve_stdio as over_pipes
+    from portico.edge.transport.stdio import serve_stdio as over_pipes
 
     async def serve() -> int:
         app = make(None)
@@ -158,7 +158,7 @@ def app_transport(
     make: AppFactory, transport: "Transport", **options: Unpack[TransportOptions]
 ) -> int:
     """Serve over a transport of the user's own until it returns; return the exit code."""
-    from portico.transport.custom_transport import serve_over
+    from portico.edge.transport.custom_transport import serve_over
 
     async def serve() -> int:
         app = make("")
@@ -211,7 +211,7 @@ def gateway_stdio(
 
     `owner` is how an owner makes the same gateway; `started` is one that was started already.
     """
-    from portico.windows.window import serve_shared
+    from portico.edge.windows.window import serve_shared
 
     try:
         folder = working_folder()
@@ -220,7 +220,7 @@ def gateway_stdio(
         shared = shared_gateway(serve_options, drain_s, is_alone, folder=folder, owner=owner)
         served = _run_pipes(serve_shared(shared, out=out, started=started))
     except PorticoError as error:
-        from portico.transport.refusal import refuse_client
+        from portico.edge.transport.refusal import refuse_client
 
         if out is not None:
             refuse_client(str(error), out)
@@ -236,7 +236,7 @@ def gateway_http(
     **options: Unpack[HttpOptions],
 ) -> int:
     """Serve all configured servers over HTTP at `[HOST:]PORT`; return the exit code."""
-    from portico.windows.window import host_gateway
+    from portico.edge.windows.window import host_gateway
 
     listener = _HttpListener(address, **options)
     shared = shared_gateway(serve_options, listener.drain_s, alone)
@@ -271,9 +271,9 @@ def shared_gateway(
     """Return the gateway of these options, as windows share it."""
     from portico.core.config.client_exposure import client_of_environment
     from portico.core.config.paths import control_folder, owner_log
+    from portico.edge.windows.owner_start import can_start_owners
+    from portico.edge.windows.window import SharedGateway
     from portico.gateway.serve_options import key_of
-    from portico.windows.owner_start import can_start_owners
-    from portico.windows.window import SharedGateway
 
     latest = serve_options
 
@@ -351,7 +351,7 @@ class _HttpListener:
 
     def bind(self) -> None:
         """Bind to the address; raise PorticoError on failure."""
-        from portico.transport.http_server import bind
+        from portico.edge.transport.http_server import bind
 
         try:
             self._sockets = bind(self._host, self._port)
@@ -403,9 +403,9 @@ class _HttpListener:
         client with the token of a task.
         """
         from portico.core.model.context import ANYONE, LOCAL
-        from portico.transport.http_limits import HttpLimits
-        from portico.transport.http_server import serve_http as over_http
-        from portico.transport.routes import Routes
+        from portico.edge.transport.http_limits import HttpLimits
+        from portico.edge.transport.http_server import serve_http as over_http
+        from portico.edge.transport.routes import Routes
         from portico.upstream.auth.link_reach import expect_remote_clients
         from portico.upstream.auth.token import TASK_PREFIX
 
@@ -469,7 +469,7 @@ def _run(serving: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_pipes(serving: Coroutine[Any, Any, T]) -> T:
-    from portico.transport.pipe_loop import PipeLoop
+    from portico.edge.transport.pipe_loop import PipeLoop
 
     SESSIONS.keep_in(state_folder)
     with asyncio.Runner(loop_factory=PipeLoop) as runner:

@@ -32,15 +32,15 @@ from portico.providers.registration import Registration
 from portico.providers.rounds import KEY_SIZE, Rounds
 
 if TYPE_CHECKING:
-    from portico.client.memory_answers import Elicit, Roots, Sample
-    from portico.client.memory_client import MemoryClient
     from portico.core.http1.port import Scope
+    from portico.edge.client.memory_answers import Elicit, Roots, Sample
+    from portico.edge.client.memory_client import MemoryClient
+    from portico.edge.transport.http_app import HttpApp, Page
+    from portico.edge.transport.http_limits import HttpLimits
     from portico.providers.lifespan import Lifespan, LifespanFunction
     from portico.task_protocol.server_tasks import ServerTasks
     from portico.task_protocol.task_host import TaskHost
     from portico.tasks.store import TaskStore
-    from portico.transport.http_app import HttpApp, Page
-    from portico.transport.http_limits import HttpLimits
 
 log = logging.getLogger("portico")
 
@@ -337,8 +337,8 @@ class Server(Registration):
         `elicit`, `sample` and `roots` answer the questions of handlers; `principal` and `data` are
         for their context.
         """
-        from portico.client.memory_client import memory_client
-        from portico.transport.client_connection import Connection
+        from portico.edge.client.memory_client import memory_client
+        from portico.edge.transport.client_connection import Connection
         from portico.upstream.wires.memory_wire import MemoryAddress
 
         if era not in ("modern", "legacy"):
@@ -363,7 +363,7 @@ class Server(Registration):
 
     def asgi(self, links: Sequence[Link] = (), **options: Unpack["AsgiOptions"]) -> "HttpApp":
         """Return this server as an ASGI app, to mount in any web framework."""
-        from portico.transport.http_app import HttpApp
+        from portico.edge.transport.http_app import HttpApp
 
         return HttpApp(self.endpoint(links), running=self.running, **options)
 

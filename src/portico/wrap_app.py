@@ -26,8 +26,8 @@ from portico.upstream.wires.wire import Address
 if TYPE_CHECKING:
     from portico.core.catalog.catalog_store import CatalogStore
     from portico.core.catalog.history import History
+    from portico.edge.windows.control import Control, ControlRequest
     from portico.observe.journal import Journal
-    from portico.windows.control import Control, ControlRequest
 
 _CONTROL_AFTER_S = 0.2
 """The delay of the control socket: the first client's first requests take precedence."""
@@ -163,7 +163,7 @@ class WrapApp:
         }
         try:
             # Imported here: with too many open files, the import fails with an OSError too.
-            from portico.windows.control import Control
+            from portico.edge.windows.control import Control
 
             self._control = Control(os.path.join(state_folder(), "control"), commands)
             await self._control.open()

@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
         return wrap_app(options)
 
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
-    monkeypatch.setattr("portico.transport.stdio.take_stdout", lambda: 1)
+    monkeypatch.setattr("portico.edge.transport.stdio.take_stdout", lambda: 1)
     monkeypatch.setattr("portico.app.wrap_app", wrapped)
     monkeypatch.setattr("portico.app.app_http", over_http)
     monkeypatch.setattr("portico.app.app_stdio", over_stdio)

@@ -19,7 +19,7 @@ NOT_NEEDED = (
     "portico.components.own_modules",
     "portico.providers.lifespan",
     "portico.core.state.own_line",
-    "portico.transport.starting",
+    "portico.edge.transport.starting",
     "portico.gateway",
     "portico.upstream.process",
     "argparse",

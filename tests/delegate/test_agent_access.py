@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.delegate.desk_windows import (
     ALLOWED,
     FORBIDDEN,

@@ -222,7 +222,7 @@ def test_commands_for_a_person_are_refused_below_an_agent(tmp_path: Path) -> Non
 
 def test_the_control_socket_takes_no_command_from_below_an_agent(tmp_path: Path) -> None:
     code = (
-        "import sys; from portico.windows.control import send_command as send;"
+        "import sys; from portico.edge.windows.control import send_command as send;"
         "print([send(*sys.argv[1:3], do, 9)['error'] for do in ('stop', 'refresh', 'status')])"
     )
     with DeskGateway(tmp_path, {"outsider": mcp_agent()}) as gateway:

@@ -10,18 +10,18 @@ import pytest
 import portico
 from portico.core.model import errors
 from portico.core.model.methods import KNOWN
+from portico.edge.transport.client_connection import MAX_RUNNING
+from portico.edge.transport.http_app import HttpApp
+from portico.edge.transport.http_limits import HttpLimits
+from portico.edge.transport.modern_call import STATUS
+from portico.edge.transport.pipes import MAX_LINE
+from portico.edge.windows.connected_windows import MAX_WINDOWS
 from portico.gateway.registry import MIN_TOOLS_FOR_SEARCH
 from portico.observe.delegation_metrics import DelegationMetrics
 from portico.observe.metrics import Metrics
 from portico.observe.prometheus import STATES, GatewayCollector
-from portico.transport.client_connection import MAX_RUNNING
-from portico.transport.http_app import HttpApp
-from portico.transport.http_limits import HttpLimits
-from portico.transport.modern_call import STATUS
-from portico.transport.pipes import MAX_LINE
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.wires.http_client import Site
-from portico.windows.connected_windows import MAX_WINDOWS
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -15,7 +15,7 @@ from mcp.client.stdio import stdio_client
 
 from examples.notes_database import server
 from portico import ToolResult
-from portico.client.memory_client import Changed
+from portico.edge.client.memory_client import Changed
 from tests.examples.served import EACH_WAY, served
 from tests.support.running import WAIT_S
 from tests.support.shared import ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from portico.windows.control import MAX_LINE
+from portico.edge.windows.control import MAX_LINE
 from tests.fuzz import expect
 from tests.fuzz.targets import PATIENCE_S, Broken
 from tests.serve.gateway import Pipes

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Self
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.support.running import WAIT_S, Child, Piped
 from tests.wrap.standing import children, until
 

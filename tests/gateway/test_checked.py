@@ -8,7 +8,7 @@ import pytest
 
 from portico import Server
 from portico.core.definitions.schema import Schema, SchemaViolation
-from portico.transport.pipes import StdioServer
+from portico.edge.transport.pipes import StdioServer
 from tests.gateway.registries import Client, World, config, registry
 
 

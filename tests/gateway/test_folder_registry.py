@@ -13,10 +13,10 @@ from portico import Server
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.config.schema import Timeouts
 from portico.core.model.errors import McpError
+from portico.edge.windows.preferences import folder_in
 from portico.gateway import registry as registries
 from portico.gateway.registry import Registry
 from portico.upstream.wires.wire import Address, Wire
-from portico.windows.preferences import folder_in
 from tests.gateway.registries import MODERN, Client, Prompt, World, config, registry
 from tests.gateway.test_growth import living
 from tests.support.backoff import until

@@ -11,9 +11,9 @@ from itertools import pairwise
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
-from portico.client.connect import connect
 from portico.core.config.auth_settings import AuthSettings
 from portico.core.model.errors import TargetError
+from portico.edge.client.connect import connect
 from portico.upstream.auth.configured_login import login_credentials, login_store
 from portico.upstream.auth.flow import Visit
 from portico.upstream.auth.login import LoginPlace

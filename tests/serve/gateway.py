@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.support.running import PLAIN, WAIT_S, Piped
 from tests.wrap.faults import Wrap, alive, descendants, portico_command, until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from sys import executable
 from typing import Any
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.serve.gateway import Entry, command, result_of, serve_command, text_in, written
 from tests.serve.owners import owner_in, owners_in
 from tests.serve.task_windows import TaskWindow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.windows.control import send_command, socket_names
+from portico.edge.windows.control import send_command, socket_names
 from tests.rigs.running import shelf
 from tests.serve.gateway import Pipes, command, written
 from tests.support.running import WAIT_S

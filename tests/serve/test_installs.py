@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from portico.windows.control import send_command
-from portico.windows.control_sockets import socket_names
+from portico.edge.windows.control import send_command
+from portico.edge.windows.control_sockets import socket_names
 from tests.serve.owners import owners_in
 from tests.support.running import WAIT_S, Piped, initialize_params
 from tests.support.shared import ROOT, unavailable

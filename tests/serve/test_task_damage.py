@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.serve.task_windows import TaskWindow, TaskWindows, all_gone
 from tests.serve.test_windows import SERVER
 from tests.support.running import WAIT_S, Piped

@@ -20,8 +20,8 @@ from portico import (
     Text,
     ToolResult,
 )
-from portico.client.memory_client import Changed
 from portico.core.model.errors import TargetError
+from portico.edge.client.memory_client import Changed
 from tests.support.backoff import until
 
 Era = Literal["modern", "legacy"]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from portico import Context, Server
-from portico.transport.http_limits import HttpLimits
+from portico.edge.transport.http_limits import HttpLimits
 from tests.support.web import Site, serving
 
 

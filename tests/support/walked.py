@@ -14,7 +14,9 @@ from typing import Any
 import portico
 
 _HOME = os.path.dirname(portico.__file__) + os.sep
-_TRANSPORTS = (os.path.join(_HOME, "transport", ""), os.path.join(_HOME, "http1", ""))
+_TRANSPORTS = tuple(
+    os.path.join(_HOME, *one, "") for one in (("edge", "transport"), ("core", "http1"))
+)
 _WRITES = ("write", "writelines", "writev")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from portico.transport.http_app import HttpApp
-from portico.transport.http_server import serve_http
+from portico.edge.transport.http_app import HttpApp
+from portico.edge.transport.http_server import serve_http
 from tests.support.backoff import until
 from tests.support.messages import MODERN, PREFIX, initialize, modern
 

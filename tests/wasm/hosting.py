@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from portico.client.client import Client
-from portico.client.connect import connect
 from portico.components.wasm_process import settings_of, wasm_server
 from portico.core.config.component_grants import ComponentGrants, GuestLimits
 from portico.core.config.schema import ComponentEntry
 from portico.core.state.user_secret import FILE_NAME, user_secret
+from portico.edge.client.client import Client
+from portico.edge.client.connect import connect
 from portico.upstream.connections.handshake import HandshakeLimits
 from portico.upstream.wires.child_wire import ChildWire, Command
 from portico.wasm.compiled_code import CompiledCode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.client.client import Client
+from portico.edge.client.client import Client
 from tests.support.soak import times
 from tests.wasm.hosting import attacking_guest, hosted, own_guest, process_of, said
 from tests.wasm.wat_guests import SLEEPER, written

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.client.client import Client as ConnectedClient
 from portico.core.state.client_sessions import SESSION_KEY
+from portico.edge.client.client import Client as ConnectedClient
 from portico.wasm.kept_instances import MAX_SESSIONS
 from tests.serve.components import Workshop
 from tests.serve.gateway import Gateway

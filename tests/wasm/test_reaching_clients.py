@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from portico import MemoryClient
-from portico.client.memory_client import memory_client
+from portico.edge.client.memory_client import memory_client
 from portico.upstream.wires.child_wire import Command
 from portico.upstream.wires.streamable_http import Url
 from tests.serve.components import Workshop

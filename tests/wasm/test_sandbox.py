@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from portico.client.client import Client
 from portico.core.config.component_grants import GrantedFolder
+from portico.edge.client.client import Client
 from portico.upstream.auth.address_rule import is_global
 from tests.support.shared import unavailable
 from tests.wasm.hosting import WAIT_S, hosted, said, trying_guest

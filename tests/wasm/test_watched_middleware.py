@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from portico.client.memory_client import memory_client
+from portico.edge.client.memory_client import memory_client
 from portico.upstream.wires.child_wire import Command
 from tests.components.test_faithful import Run
 from tests.wasm import building, hosting

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from portico.client.client import Client
 from portico.core.model.errors import McpError, TargetError
+from portico.edge.client.client import Client
 from tests.wasm.hosting import WAIT_S, attacking_guest, hosted, own_guest, process_of, said
 from tests.wasm.wat_guests import CLASHING, IMPORTING, SLEEPER, written
 

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 # Run as a script, Python looks for imports beside it and not at the root.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from portico.client.client import Client
-from portico.client.client_answers import ClientAnswers
-from portico.client.connect import connect
 from portico.core.model.errors import McpError
+from portico.edge.client.client import Client
+from portico.edge.client.client_answers import ClientAnswers
+from portico.edge.client.connect import connect
 from portico.upstream.wires.child_wire import Command
 from tests.upstream.connections.conformance_client import SCENARIOS, accept_defaults, roots, sample
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.rigs.running import ledger
 from tests.support.running import WAIT_S, Child
 from tests.wrap.crowd import Served, Speaker, speaking

@@ -26,7 +26,7 @@ FILELESS = """
 import errno, os, sys
 class Full:
     def find_spec(self, name, path, target=None):
-        if name == "portico.windows.control":
+        if name == "portico.edge.windows.control":
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 sys.meta_path.insert(0, Full())
 from portico.cli.main import main

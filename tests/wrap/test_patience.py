@@ -13,7 +13,7 @@ import pytest
 
 from portico.chain.endpoint import ChainEndpoint
 from portico.core.state.report import failed
-from portico.transport.http_app import HttpApp
+from portico.edge.transport.http_app import HttpApp
 from portico.upstream.connections.backoff import BackoffLimits
 from portico.upstream.connections.handshake import HandshakeLimits
 from portico.upstream.connections.policy import UpstreamPolicy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.windows.control import send_command
+from portico.edge.windows.control import send_command
 from tests.rigs.running import shuffler
 from tests.support.running import WAIT_S
 from tests.wrap.faults import Wrap, until

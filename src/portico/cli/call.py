@@ -25,8 +25,8 @@ from portico.core.model.wording import close_matches, did_you_mean
 from portico.upstream.wires.child_wire import Command
 
 if TYPE_CHECKING:
-    from portico.client.client import Client
     from portico.core.config.schema import ServerEntry
+    from portico.edge.client.client import Client
     from portico.upstream.wires.wire import Address
 
 

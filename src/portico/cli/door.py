@@ -67,8 +67,8 @@ def _host(text: str) -> str:
     from argparse import ArgumentTypeError
 
     from portico.core.model.errors import RegistrationError
-    from portico.transport.guard import Guard
-    from portico.transport.http_limits import HttpLimits
+    from portico.edge.transport.guard import Guard
+    from portico.edge.transport.http_limits import HttpLimits
 
     try:
         Guard(HttpLimits(), hosts=[text])

@@ -16,7 +16,7 @@ from portico.core.documents.problems import ConfigError
 from portico.core.model.errors import PorticoError
 
 if TYPE_CHECKING:
-    from portico.client.client import Client
+    from portico.edge.client.client import Client
     from portico.upstream.wires.wire import Address
 
 _STATUS = re.compile(r"(?<!['\w])gateway_status(?!['\w])")
@@ -59,7 +59,7 @@ def _running(path: str, error: ConfigError) -> "Address":
     from portico import __version__
     from portico.console.running import owners
     from portico.core.config.read import read
-    from portico.windows.owner_wire import OwnerAddress
+    from portico.edge.windows.owner_wire import OwnerAddress
 
     folder, found = owners(os.path.abspath(path))
     if not found:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.client.listing import Listing
 from portico.components.classify import Component, ComponentError, classify
 from portico.components.own_process import as_link, as_server, checked, named
 from portico.console.inspect_page import Row, chain_rows, show_chain
@@ -20,6 +19,7 @@ from portico.core.config.read import read
 from portico.core.config.schema import ComponentEntry, ServerEntry
 from portico.core.documents.names import valid_name
 from portico.core.model.wording import counted
+from portico.edge.client.listing import Listing
 
 if TYPE_CHECKING:
     from portico.core.config.schema import Config

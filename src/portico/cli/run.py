@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from portico.composition_app import CompositionOptions
     from portico.console.usage import Parser
     from portico.core.model.types import Link
-    from portico.transport.custom_transport import Transport
+    from portico.edge.transport.custom_transport import Transport
 
 
 class _Options(DoorOptions):

@@ -15,7 +15,7 @@ from portico.console.target import open_client, run
 from portico.console.usage import Parser
 
 if TYPE_CHECKING:
-    from portico.client.client import Client
+    from portico.edge.client.client import Client
     from portico.upstream.wires.wire import Address
 
 _VECTORS_S = 5.0

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from portico.core.config.schema import Config
     from portico.core.model.types import Link
+    from portico.edge.windows.owner import SharedGateway
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
     from portico.server import Server
-    from portico.windows.owner import SharedGateway
 
 
 def main(
@@ -42,7 +42,7 @@ def main(
     if not count:
         report_no_servers(config, options.config, options.group)
     if http is None:
-        from portico.windows.owner_start import start_early
+        from portico.edge.windows.owner_start import start_early
 
         owner = (serve_options.version, "portico.cli.serve:owned_gateway", *argv)
         key, account = serve_options.key, serve_options.account

@@ -18,7 +18,7 @@ from portico.core.config.schema import ComponentEntry, Config, ServerEntry
 from portico.core.documents.problems import ConfigError
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
-from portico.windows.control import send_command as ask_socket
+from portico.edge.windows.control import send_command as ask_socket
 
 _REFRESH_S = 90.0
 

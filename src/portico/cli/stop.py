@@ -11,8 +11,8 @@ from portico.console.usage import Parser
 from portico.core.config.paths import config_file
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
+from portico.edge.windows.control import send_command
 from portico.upstream.process.family import refuse_below_agent
-from portico.windows.control import send_command
 
 _ASK_S = 5.0
 _PAUSE_S = 0.05

@@ -14,14 +14,14 @@ from portico.console.stderr import keep_stdout, log_to_stderr
 from portico.core.model.errors import PorticoError
 from portico.core.state.report import report
 from portico.core.state.stderr import STDERR
+from portico.edge.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 from portico.upstream.process.hardening import harden
-from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 
 
 def main() -> int:
     """Serve until the agent disconnects, or its access ends."""
-    from portico.transport.pipe_loop import PipeLoop
-    from portico.windows.task_window import serve_task
+    from portico.edge.transport.pipe_loop import PipeLoop
+    from portico.edge.windows.task_window import serve_task
 
     out = keep_stdout(None)
     log_to_stderr()

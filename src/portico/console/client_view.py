@@ -12,7 +12,7 @@ from portico.core.config.read import read
 from portico.core.documents.problems import suggestion
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
-from portico.fit.exposure_choice import ClientFacts, ExposureChoice, choose
+from portico.edge.fit.exposure_choice import ClientFacts, ExposureChoice, choose
 
 if TYPE_CHECKING:
     from portico.core.config.schema import Config

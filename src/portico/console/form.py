@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from portico.client.client_answers import ClientAnswers
 from portico.console.render import Screen, Ticker, first_line
 from portico.core.model.wording import counted
+from portico.edge.client.client_answers import ClientAnswers
 from portico.task_protocol.answer_choices import Choice, choices_of, chosen
 
 _DECLINED: dict[str, Any] = {"action": "decline"}

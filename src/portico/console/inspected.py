@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.client.listing import Listing
 from portico.components.analyze import SourceFacts, analyze
 from portico.components.classify import Component, classify
 from portico.components.file_python import file_run_by
@@ -21,9 +20,10 @@ from portico.console.target import address_of, open_client
 from portico.core.catalog.merge import Clash
 from portico.core.model.errors import PorticoError
 from portico.core.model.offer import KEYS, KINDS
+from portico.edge.client.listing import Listing
 
 if TYPE_CHECKING:
-    from portico.client.client import Client
+    from portico.edge.client.client import Client
 
 _ROLES = {
     "url": "a server at a URL",

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from portico.core.config.paths import config_file, control_folder
 from portico.core.documents.problems import ConfigError
-from portico.windows.control import send_command, socket_names
+from portico.edge.windows.control import send_command, socket_names
 
 _STATUS_S = 5.0
 _VOLATILE = ("retry_in_s", "age_s", "connections", "held", "lists")
@@ -150,8 +150,8 @@ def serves(status: dict[str, Any], path: str) -> bool:
 
 def owners(config: str) -> tuple[str, list[str]]:
     """The folder of control sockets, and the sockets of this config's gateways, of any account."""
+    from portico.edge.windows.owner_lock import owners_of
     from portico.gateway.serve_options import key_of
-    from portico.windows.owner_lock import owners_of
 
     folder = control_folder()
     live = []

@@ -11,6 +11,7 @@ from portico.console.render import Screen
 from portico.core.config.auth_settings import MACHINE, AuthSettings
 from portico.core.config.paths import control_folder
 from portico.core.model.errors import PorticoError
+from portico.edge.windows.control import tell_all
 from portico.upstream.auth.flow import LoginError
 from portico.upstream.auth.flow_runner import FlowRunner, address_rule
 from portico.upstream.auth.login import Login, LoginPlace
@@ -19,7 +20,6 @@ from portico.upstream.auth.login_store import LoginStore
 from portico.upstream.auth.machine_login import MachineLogin
 from portico.upstream.auth.page_login import PageLogin
 from portico.upstream.auth.redirect_listener import RedirectListener
-from portico.windows.control import tell_all
 
 WITHIN_S = 600.0
 """How long a person may take to log in."""

@@ -13,9 +13,9 @@ from portico.core.model.errors import TargetError
 from portico.core.model.release import __version__
 
 if TYPE_CHECKING:
-    from portico.client.client import Client, Log
-    from portico.client.client_answers import ClientAnswers
     from portico.core.config.schema import ServerEntry
+    from portico.edge.client.client import Client, Log
+    from portico.edge.client.client_answers import ClientAnswers
     from portico.upstream.connections.handshake import HandshakeLimits
     from portico.upstream.wires.wire import Address
 
@@ -121,8 +121,8 @@ async def open_client(
     log: "Log | None" = None,
 ) -> "Client":
     """Connect to the target; `entry` is that of a configured server."""
-    from portico.client.client_answers import NO_ANSWERS
-    from portico.client.connect import connect
+    from portico.edge.client.client_answers import NO_ANSWERS
+    from portico.edge.client.connect import connect
 
     try:
         return await connect(

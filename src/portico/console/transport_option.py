@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from portico.console.argument_types import Add
     from portico.console.usage import Parser
     from portico.core.model.types import Endpoint
-    from portico.transport.custom_transport import Transport
+    from portico.edge.transport.custom_transport import Transport
 
 _NAME = "serve"
 _PARAMETERS = "(endpoint, address, stop, drain_s)"

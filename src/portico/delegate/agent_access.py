@@ -19,11 +19,11 @@ from portico.core.state.store_error import StoreError
 from portico.delegate.granted_endpoint import GrantedEndpoint
 from portico.delegate.nested_questions import NestedQuestions
 from portico.delegate.stored_delegation import StoredDelegation
+from portico.edge.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 from portico.tasks.record import AGENT_PREFIX, TaskRecord, agent_principal
 from portico.tasks.work import Work
 from portico.upstream.auth.token import new_task_token
 from portico.upstream.process.family import Family
-from portico.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from portico.tasks.store import TaskStore

@@ -15,7 +15,7 @@ from portico.core.config.schema import Config
 from portico.core.model.errors import PorticoError
 from portico.core.model.offer import KINDS
 from portico.core.state.user_secret import user_secret
-from portico.fit.exposure_choice import ExposureChoice, GatewayFacts
+from portico.edge.fit.exposure_choice import ExposureChoice, GatewayFacts
 from portico.gateway.member_kinds import MemberEnvironment
 from portico.gateway.registry import Registry
 from portico.gateway.serve_options import ServeOptions

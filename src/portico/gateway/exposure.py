@@ -20,12 +20,12 @@ from portico.core.protocol.codec import encode
 from portico.core.protocol.tasks import without_tasks
 from portico.core.state.hub import ChangeHub
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
-from portico.fit.instructions import merged_instructions
-from portico.fit.short_tools import shortened_tools
-from portico.fit.tool_hints import hinted
 from portico.gateway import metatool_definitions
 from portico.gateway.filtered_merged import FilteredMerged
+from portico.gateway.instructions import merged_instructions
 from portico.gateway.member import Member
+from portico.gateway.short_tools import shortened_tools
+from portico.gateway.tool_hints import hinted
 from portico.task_protocol.task_tool_definitions import task_tools
 
 _KINDS = ("tools", "resources", "prompts")

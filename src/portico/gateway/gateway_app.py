@@ -23,6 +23,8 @@ from portico.core.state.files import is_writable
 from portico.core.state.report import failed, report
 from portico.core.state.user_secret import user_secret
 from portico.core.state.watchdog import Watchdog
+from portico.edge.windows.client_fit import ClientFit
+from portico.edge.windows.preferences import SERVER, folder_in, name_in
 from portico.gateway.configured_links import ConfiguredLinks, load_configured
 from portico.gateway.gateway_agents import GatewayAgents, has_agents
 from portico.gateway.gateway_tasks import GatewayTasks, file_store, has_store
@@ -33,8 +35,6 @@ from portico.gateway.reload import ConfigWatcher
 from portico.gateway.serve_options import ServeOptions
 from portico.observe.journal import Journal, open_journal
 from portico.observe.metrics import Metrics
-from portico.windows.client_fit import ClientFit
-from portico.windows.preferences import SERVER, folder_in, name_in
 
 if TYPE_CHECKING:
     from portico.core.model.types import Endpoint, LimitedEndpoint

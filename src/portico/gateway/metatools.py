@@ -23,8 +23,8 @@ from portico.core.model.wording import counted, did_you_mean
 from portico.core.protocol.codec import encode, error_response, mcp_error_response
 from portico.core.protocol.result_fields import noted_result
 from portico.core.state.per_client import PerClient
-from portico.fit.bare_names import with_bare_names
 from portico.gateway import metatool_definitions
+from portico.gateway.bare_names import with_bare_names
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, result_response
 from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping

@@ -21,7 +21,7 @@ from portico.core.model.types import Change, Link, Report
 from portico.core.model.wording import did_you_mean
 from portico.core.state.background import Background
 from portico.core.state.memory import give_back_memory
-from portico.fit.exposure_choice import GatewayFacts
+from portico.edge.fit.exposure_choice import GatewayFacts
 from portico.gateway.endpoints import IN_FOLDER, GatewayEndpoints
 from portico.gateway.exposure import FIRST_LIST_TIMEOUT_S, Exposure
 from portico.gateway.local_server import LocalEntry

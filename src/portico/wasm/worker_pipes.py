@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from portico.core.protocol.codec import encode
 from portico.core.state.stdout import take_stdout
-from portico.transport.pipes import PipeReader, StdioServer, writer_to
-from portico.transport.stop_signals import stop_on_signals
+from portico.edge.transport.pipes import PipeReader, StdioServer, writer_to
+from portico.edge.transport.stop_signals import stop_on_signals
 from portico.upstream.wires.wire import MAX_MESSAGE
 
 if TYPE_CHECKING:

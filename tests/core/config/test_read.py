@@ -13,7 +13,7 @@ from portico.core.config.read import read
 from portico.core.config.schema import LIMITS, Config, Gateway, Search, Timeouts, ToolFilter
 from portico.core.config.values import DELETED
 from portico.core.documents.problems import ConfigError, Report
-from portico.transport.http_limits import HttpLimits
+from portico.edge.transport.http_limits import HttpLimits
 
 WHOLE = """
 [gateway]

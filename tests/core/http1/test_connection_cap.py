@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from portico.core.http1.connection_cap import ConnectionCap
-from portico.transport.http_limits import HttpLimits
+from portico.edge.transport.http_limits import HttpLimits
 
 
 class Fake:

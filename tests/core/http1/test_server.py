@@ -12,7 +12,7 @@ from portico.core.http1.memory_budget import MemoryBudget
 from portico.core.http1.port import BodyReceiver, ResponseWriter, Scope
 from portico.core.http1.server import Http1Server
 from portico.core.http1.server_limits import ServerLimits
-from portico.transport.http_server import bind
+from portico.edge.transport.http_server import bind
 from tests.support.backoff import until
 from tests.support.clock import Clock
 

@@ -12,7 +12,7 @@ from portico.core.model.message import Request
 from portico.core.model.version import LATEST_LEGACY
 from portico.core.state import watchdog
 from portico.core.state.watchdog import ACTIVITY, Watchdog
-from portico.transport.pipes import PipeReader
+from portico.edge.transport.pipes import PipeReader
 from portico.upstream.rpc.exchange import Exchange
 from tests.support.backoff import until
 from tests.upstream.connections.fakes import FakeWire

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from portico.client.client import Client
-from portico.client.client_answers import ClientAnswers
-from portico.client.connect import connect
+from portico.edge.client.client import Client
+from portico.edge.client.client_answers import ClientAnswers
+from portico.edge.client.connect import connect
 from portico.upstream.wires.streamable_http import Url
 
 STUBS = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from portico.client.client import Client
-from portico.client.client_answers import ClientAnswers
-from portico.client.connect import connect
 from portico.core.model.errors import McpError, TargetError
+from portico.edge.client.client import Client
+from portico.edge.client.client_answers import ClientAnswers
+from portico.edge.client.connect import connect
 from portico.upstream.wires.child_wire import Command
 from portico.upstream.wires.streamable_http import Url
 from portico.upstream.wires.wire import Address

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from portico.chain.endpoint import ChainEndpoint
-from portico.transport.http_app import HttpApp
+from portico.edge.transport.http_app import HttpApp
 from portico.upstream.connections.caller import Outbox
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream

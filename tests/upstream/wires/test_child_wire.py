@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from portico.client.client import Client
-from portico.client.connect import connect
 from portico.core.model.errors import McpError, TargetError
+from portico.edge.client.client import Client
+from portico.edge.client.connect import connect
 from portico.upstream.connections.handshake import HandshakeLimits
 from portico.upstream.wires.child_wire import Command
 from tests.upstream.connections.fakes import WAIT_S, bad_server

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from portico.client.connect import connect
 from portico.core.model.errors import TargetError
+from portico.edge.client.connect import connect
 from portico.upstream.auth.flow import IssuerUnavailable, LoginError, LoginNeeded
 from portico.upstream.wires.credentials import StaticToken
 from portico.upstream.wires.streamable_http import Url

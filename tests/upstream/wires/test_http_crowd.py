@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from portico.client.client_answers import ClientAnswers
-from portico.client.connect import connect
 from portico.core.config.schema import ServerEntry
 from portico.core.http1.pool import MAX_CONNECTIONS
 from portico.core.model.methods import LISTEN
 from portico.core.model.version import Version
+from portico.edge.client.client_answers import ClientAnswers
+from portico.edge.client.connect import connect
 from portico.upstream.connections.configured_address import address
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.request_headers import request_headers

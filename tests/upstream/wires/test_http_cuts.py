@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from portico.client.connect import connect
 from portico.core.model.context import Context
 from portico.core.model.errors import TargetError
 from portico.core.model.message import Request
 from portico.core.model.session import Session
 from portico.core.model.version import Version
+from portico.edge.client.connect import connect
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream
 from portico.upstream.wires.streamable_http import Url

@@ -2,8 +2,8 @@
 
 import pytest
 
-from portico.client.connect import connect
 from portico.core.model.errors import TargetError
+from portico.edge.client.connect import connect
 from portico.upstream.wires.http_error_body import error_message
 from portico.upstream.wires.streamable_http import Url
 from tests.upstream.connections.web_server import Asked, reply, web_server

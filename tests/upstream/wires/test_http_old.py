@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from portico.client.connect import connect
 from portico.core.model.errors import McpError, TargetError
+from portico.edge.client.connect import connect
 from portico.upstream.wires.credentials import StaticToken
 from portico.upstream.wires.streamable_http import Url
 from tests.upstream.connections.fakes import legacy

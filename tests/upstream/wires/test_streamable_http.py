@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from portico.client.client_answers import ClientAnswers
-from portico.client.connect import connect
 from portico.core.model.errors import McpError, TargetError
+from portico.edge.client.client_answers import ClientAnswers
+from portico.edge.client.connect import connect
 from portico.upstream.wires.credentials import StaticToken
 from portico.upstream.wires.streamable_http import Url
 from tests.upstream.connections.fakes import WAIT_S, legacy, result

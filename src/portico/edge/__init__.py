@@ -1,0 +1,1 @@
+"""The side of clients: transports, windows, what fits a client; and a plain client."""

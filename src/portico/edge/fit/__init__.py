@@ -1,0 +1,1 @@
+"""Each client gets the endpoint that serves it best."""

@@ -1,1 +1,0 @@
-"""Each client gets the catalog in the shape that serves it best."""
