@@ -8,9 +8,9 @@ from typing import Any
 from wasmtime import Engine, Store, WasiConfig
 from wasmtime.component import Component, Func, Linker, Record
 
-from portico.wasm.exports import Exports
-from portico.wasm.host_interfaces import define_wasmcp_imports
-from tests.wasm import building
+from portico.library.wasm.exports import Exports
+from portico.library.wasm.host_interfaces import define_wasmcp_imports
+from tests.library.wasm import building
 
 KITCHEN = "portico-tests:kitchen/echo@0.1.0"
 WORK = "portico-tests:kitchen/work@0.1.0"

@@ -58,12 +58,15 @@ _FFI = "the public conversion of values is slow and wrong for some; tests of rou
 _EAGER = "documented for other implementations of tasks; gone with Python 3.11"
 _LISTS = "argparse has no public list of options; completion and hints need it"
 PRIVATE = {
-    ("wasm/interrupts.py", "wasmtime._ffi"): "ends a guest at a tick, which nothing public can",
-    ("wit/raw_host.py", "WasmtimeError._from_ptr"): _FFI,
-    ("wit/raw_host.py", "wasmtime._ffi"): _FFI,
-    ("wit/raw_host.py", "wasmtime.component._enter.catch_exceptions"): _FFI,
-    ("wit/raw_values.py", "ResourceAny._from_ptr"): _FFI,
-    ("wit/raw_values.py", "wasmtime._ffi"): _FFI,
+    (
+        "library/wasm/interrupts.py",
+        "wasmtime._ffi",
+    ): "ends a guest at a tick, which nothing public can",
+    ("library/wit/raw_host.py", "WasmtimeError._from_ptr"): _FFI,
+    ("library/wit/raw_host.py", "wasmtime._ffi"): _FFI,
+    ("library/wit/raw_host.py", "wasmtime.component._enter.catch_exceptions"): _FFI,
+    ("library/wit/raw_values.py", "ResourceAny._from_ptr"): _FFI,
+    ("library/wit/raw_values.py", "wasmtime._ffi"): _FFI,
     ("edge/transport/eager_start.py", "asyncio.tasks._enter_task"): _EAGER,
     ("edge/transport/eager_start.py", "asyncio.tasks._leave_task"): _EAGER,
     ("console/usage.py", "ArgumentParser._get_positional_actions"): _LISTS,

@@ -15,7 +15,7 @@ FILES = sorted(
 LONGEST_SLEEP_S = 0.05
 
 SLEEPS = {
-    "components/test_handler_link.py": "the time of what is behind a component really passes",
+    "library/components/test_handler_link.py": "the time behind a component really passes",
     "serve/test_start.py": "shows what does not come from a real gateway in its second",
     "serve/test_windows.py": "measures how often an idle gateway wakes, in seconds that pass",
     "core/state/test_watchdog.py": "the watchdog measures a loop that is really kept busy",

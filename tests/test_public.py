@@ -108,4 +108,4 @@ def test_a_gateway_loads_the_client_of_prometheus_only_to_show_its_metrics() -> 
     serving = "import portico.app,"
     serving += " portico.cli.serve, portico.gateway.gateway_app, portico.edge.transport.http_app"
     assert "prometheus_client" not in loaded_by(serving)
-    assert "prometheus_client" in loaded_by("import portico.observe.prometheus")
+    assert "prometheus_client" in loaded_by("import portico.library.observe.prometheus")

@@ -19,13 +19,13 @@ from bench.report import Section, Table, at_most, rounded
 from bench.scale import Scale
 from portico.authoring.collected import CollectedBundle
 from portico.authoring.new_command import main as new
-from portico.bundles.bundle_reader import open_bundle_file
-from portico.bundles.bundle_writer import write_bundle
-from portico.components.classify import classify
-from portico.components.project import project_in
-from portico.components.project_builds import run_build
 from portico.edge.client.client import Client
 from portico.edge.client.connect import connect
+from portico.library.bundles.bundle_reader import open_bundle_file
+from portico.library.bundles.bundle_writer import write_bundle
+from portico.library.components.classify import classify
+from portico.library.components.project import project_in
+from portico.library.components.project_builds import run_build
 from portico.upstream.wires.streamable_http import Url
 from tests.support import node
 from tests.support.running import free_port

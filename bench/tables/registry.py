@@ -9,7 +9,7 @@ from statistics import median
 
 from bench.report import Budget, Section, Table, at_most, rounded
 from bench.scale import Scale
-from tests.distribution.rigs import Home, component, docker_registry
+from tests.library.distribution.rigs import Home, component, docker_registry
 
 HEADING = "Registries"
 
@@ -30,8 +30,8 @@ def peak():
 _PULL = """
 import asyncio
 from portico.authoring.published_config import PublishedConfig
-from portico.distribution.blob_download import NoProgress
-from portico.distribution.pull import Puller
+from portico.library.distribution.blob_download import NoProgress
+from portico.library.distribution.pull import Puller
 import portico.core.http1.pool, ssl
 found = PublishedConfig(sys.argv[1])
 puller = Puller(found.publishing, found.lock, found.cache, NoProgress())

@@ -12,9 +12,9 @@ from typing import Any
 from bench.report import Section, Table, rounded
 from bench.scale import Scale
 from portico import Context, MemoryClient, Request, Response, Server
-from portico.components.handler_link import HandlerLink
-from portico.components.handler_worker import HandlerWorker
-from tests.wasm import building, hosting
+from portico.library.components.handler_link import HandlerLink
+from portico.library.components.handler_worker import HandlerWorker
+from tests.library.wasm import building, hosting
 
 HEADING = "Sandboxed middleware"
 

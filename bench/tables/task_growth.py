@@ -59,8 +59,8 @@ def budgets(grown: Sequence[Grown]) -> list[Budget]:
 
 
 async def _grow(folder: Path, count: int) -> Grown:
-    from portico.tasks.record import COMPLETED, STORE_FILE
-    from portico.tasks.store import TaskStore, tasks_in_folder
+    from portico.library.tasks.store.record import COMPLETED, STORE_FILE
+    from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 
     async def finish(store: TaskStore) -> float:
         task = await store.adopt("local", "tool", b"{}", "bench")

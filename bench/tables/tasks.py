@@ -187,8 +187,8 @@ def _round(workspace: Workspace, scale: Scale, samples: Samples) -> None:
 
 async def page_time(folder: Path, count: int) -> float:
     """The time of a page, in milliseconds, among this many finished tasks; the best of ten."""
-    from portico.tasks.record import COMPLETED, TaskLimits
-    from portico.tasks.store import tasks_in_folder
+    from portico.library.tasks.store.record import COMPLETED, TaskLimits
+    from portico.library.tasks.store.store import tasks_in_folder
 
     store = tasks_in_folder(str(folder), TaskLimits(in_progress=count + 1, kept=count + 1))
 

@@ -16,9 +16,9 @@ from bench.scale import Scale
 from portico.edge.client.client import Client
 from portico.edge.client.connect import connect
 from portico.upstream.wires.child_wire import ChildWire, Command
-from tests.wasm import building
-from tests.wasm.hosting import OWN, command, own_guest, settings
-from tests.wasm.wat_guests import SLEEPER, written
+from tests.library.wasm import building
+from tests.library.wasm.hosting import OWN, command, own_guest, settings
+from tests.library.wasm.wat_guests import SLEEPER, written
 
 HEADING = "WebAssembly components"
 

@@ -11,12 +11,6 @@ if TYPE_CHECKING:
     from portico.app import serve_http as serve_http
     from portico.app import serve_stdio as serve_stdio
     from portico.app import serve_transport as serve_transport
-    from portico.chain.hooks import NextCall as NextCall
-    from portico.chain.hooks import OnCall as OnCall
-    from portico.chain.hooks import OnResult as OnResult
-    from portico.chain.hooks import ToolRequest as ToolRequest
-    from portico.chain.hooks import hooks as hooks
-    from portico.chain.only import Only as Only
     from portico.cli.embedded import run as run
     from portico.cli.embedded import serve as serve
     from portico.cli.embedded import wrap as wrap
@@ -58,20 +52,26 @@ if TYPE_CHECKING:
     from portico.edge.transport.client_connection import Connection as Connection
     from portico.edge.transport.custom_transport import Transport as Transport
     from portico.edge.transport.http_limits import HttpLimits as HttpLimits
-    from portico.providers.blocking import BlockingContext as BlockingContext
-    from portico.providers.media import Audio as Audio
-    from portico.providers.media import Image as Image
-    from portico.providers.registered import Tool as Tool
-    from portico.providers.registered import load_prompts as load_prompts
-    from portico.providers.registered import load_resources as load_resources
-    from portico.providers.registered import load_templates as load_templates
-    from portico.providers.registered import load_tools as load_tools
-    from portico.server import Server as Server
+    from portico.library.chain.hooks import NextCall as NextCall
+    from portico.library.chain.hooks import OnCall as OnCall
+    from portico.library.chain.hooks import OnResult as OnResult
+    from portico.library.chain.hooks import ToolRequest as ToolRequest
+    from portico.library.chain.hooks import hooks as hooks
+    from portico.library.chain.only import Only as Only
+    from portico.library.functions.blocking import BlockingContext as BlockingContext
+    from portico.library.functions.media import Audio as Audio
+    from portico.library.functions.media import Image as Image
+    from portico.library.functions.registered import Tool as Tool
+    from portico.library.functions.registered import load_prompts as load_prompts
+    from portico.library.functions.registered import load_resources as load_resources
+    from portico.library.functions.registered import load_templates as load_templates
+    from portico.library.functions.registered import load_tools as load_tools
+    from portico.library.server import Server as Server
 
 _HOMES = {
     "portico.app": ("parse_address", "serve_http", "serve_stdio", "serve_transport"),
-    "portico.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
-    "portico.chain.only": ("Only",),
+    "portico.library.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
+    "portico.library.chain.only": ("Only",),
     "portico.cli.embedded": ("run", "serve", "wrap"),
     "portico.core.definitions.definition_error": ("DefinitionError",),
     "portico.core.model.content": (
@@ -106,17 +106,17 @@ _HOMES = {
     "portico.core.model.offer": ("Offer",),
     "portico.core.model.types": ("Answer", "Change", "Endpoint", "Handler", "Link"),
     "portico.core.model.version": ("Version",),
-    "portico.providers.blocking": ("BlockingContext",),
-    "portico.providers.media": ("Audio", "Image"),
+    "portico.library.functions.blocking": ("BlockingContext",),
+    "portico.library.functions.media": ("Audio", "Image"),
     "portico.core.model.release": ("__version__",),
-    "portico.providers.registered": (
+    "portico.library.functions.registered": (
         "Tool",
         "load_prompts",
         "load_resources",
         "load_templates",
         "load_tools",
     ),
-    "portico.server": ("Server",),
+    "portico.library.server": ("Server",),
     "portico.core.state.pending": ("after",),
     "portico.edge.client.memory_client": ("MemoryClient",),
     "portico.edge.transport.client_connection": ("Connection",),

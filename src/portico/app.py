@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from portico.edge.windows.window import SharedGateway
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
-    from portico.server import Server
+    from portico.library.server import Server
     from portico.upstream.auth.own_listeners import ListenerRecord
     from portico.wrap_app import WrapOptions
 

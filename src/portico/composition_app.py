@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.chain.endpoint import ChainEndpoint
-from portico.components.classify import Component, ComponentError, classify
-from portico.components.composition import Composer, Composition
-from portico.components.off_loop import load_off_loop
 from portico.core.catalog.cache_folder import CacheFolder
 from portico.core.catalog.catalog import Identity
 from portico.core.catalog.catalog_store import CatalogStore
@@ -35,12 +31,16 @@ from portico.gateway.local_server import LocalEntry
 from portico.gateway.member import Member
 from portico.gateway.member_kinds import MemberEnvironment, StderrSink
 from portico.gateway.registry import CompositionRules, Registry
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.components.classify import Component, ComponentError, classify
+from portico.library.components.composition import Composer, Composition
+from portico.library.components.off_loop import load_off_loop
 from portico.upstream.connections.configured_address import address
 from portico.upstream.wires.wire import Address
 
 if TYPE_CHECKING:
-    from portico.components.project_builds import ProjectBuilds
-    from portico.tasks.worker import TaskWorker
+    from portico.library.components.project_builds import ProjectBuilds
+    from portico.library.tasks.worker.worker import TaskWorker
 
 _WATCHDOG_S = 0.25
 _WATCH_INTERVAL_S = 0.3
@@ -186,7 +186,7 @@ class CompositionApp:
 
     def _reload_binaries(self, changed: frozenset[str]) -> None:
         """Replace the workers of changed files once the new ones have listed their tools."""
-        from portico.components.wasm_process import restamped
+        from portico.library.components.wasm_process import restamped
 
         registry = self._registry
         for name, file in self._binaries().items():
@@ -262,7 +262,7 @@ class CompositionApp:
 
 
 def _task_worker() -> "TaskWorker":
-    from portico.tasks.worker import TaskWorker
+    from portico.library.tasks.worker.worker import TaskWorker
 
     return TaskWorker(memory_store, report=report)
 

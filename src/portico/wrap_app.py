@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.chain.endpoint import ChainEndpoint
-from portico.chain.exact_params import exact_params
-from portico.components.component_upstream import ComponentUpstream
 from portico.core.model.errors import McpError, PorticoError, TargetError
 from portico.core.model.types import Link
 from portico.core.state.background import Background
 from portico.core.state.report import failed, report
 from portico.core.state.watchdog import Watchdog
-from portico.task_protocol.wrap_tasks import WrapTasks
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.chain.exact_params import exact_params
+from portico.library.components.component_upstream import ComponentUpstream
+from portico.library.tasks.mcp.wrap_tasks import WrapTasks
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream
 from portico.upstream.wires.wire import Address
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from portico.core.catalog.catalog_store import CatalogStore
     from portico.core.catalog.history import History
     from portico.edge.windows.control import Control, ControlRequest
-    from portico.observe.journal import Journal
+    from portico.library.observe.journal import Journal
 
 _CONTROL_AFTER_S = 0.2
 """The delay of the control socket: the first client's first requests take precedence."""
@@ -180,7 +180,7 @@ class WrapApp:
 
 
 def _open_log(path: str) -> "Journal":
-    from portico.observe.journal import open_call_log
+    from portico.library.observe.journal import open_call_log
 
     try:
         return open_call_log(path, report)

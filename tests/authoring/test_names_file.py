@@ -9,7 +9,7 @@ from portico.authoring.names_file import RESERVED
 from portico.cli.main import COMMANDS
 from tests.authoring.composing import GUARD, RUN
 from tests.gateway.observed import portico
-from tests.wasm.building import wat
+from tests.library.wasm.building import wat
 
 CALC = '''
 from portico import Server

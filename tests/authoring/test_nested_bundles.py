@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from portico.bundles.bundle_reader import BundleReader
-from portico.components.bundled import BundleOpener
-from portico.components.classify import Component, classify
-from portico.components.own_process import as_server, checked
-from portico.components.resolver import RequestedComponent
-from portico.components.wasm_process import COMPILE_S
 from portico.core.config.schema import ComponentEntry, Timeouts
+from portico.library.bundles.bundle_reader import BundleReader
+from portico.library.components.bundled import BundleOpener
+from portico.library.components.classify import Component, classify
+from portico.library.components.own_process import as_server, checked
+from portico.library.components.resolver import RequestedComponent
+from portico.library.components.wasm_process import COMPILE_S
 from tests.authoring.composing import CALC, LOUD, OTHER_SDK, RUN, WORDS, call, composed, done
 from tests.gateway.observed import portico
-from tests.wasm.building import wat
+from tests.library.wasm.building import wat
 
 EMPTY = "(component)"
 IMPATIENT = """

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from portico.authoring.scaffold import KINDS
+from tests.library.wasm.building import CACHE
 from tests.support import node
 from tests.support.running import WAIT_S
-from tests.wasm.building import CACHE
 
 BEHIND = '''
 from portico import Server

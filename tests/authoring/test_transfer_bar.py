@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.distribution.own_registry import Answer, OwnRegistry, Seen, layer_of, own_registry
-from tests.distribution.rigs import WAIT_S, Home
+from tests.library.distribution.own_registry import (
+    Answer,
+    OwnRegistry,
+    Seen,
+    layer_of,
+    own_registry,
+)
+from tests.library.distribution.rigs import WAIT_S, Home
 
 pytestmark = pytest.mark.slow
 LAYER = layer_of(4_000_000)

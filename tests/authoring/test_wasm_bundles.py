@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from portico.bundles.bundle_writer import bundle_bytes
-from portico.bundles.contents import BundleContents, BundledComponent, BundleError, own_wishes
-from portico.bundles.interfaces import newest
+from portico.library.bundles.bundle_writer import bundle_bytes
+from portico.library.bundles.contents import (
+    BundleContents,
+    BundledComponent,
+    BundleError,
+    own_wishes,
+)
+from portico.library.bundles.interfaces import newest
 from tests.gateway.observed import portico
+from tests.library.wasm import building
+from tests.library.wasm.building import wat
+from tests.library.wasm.hosting import trying_guest
 from tests.support.running import WAIT_S
-from tests.wasm import building
-from tests.wasm.building import wat
-from tests.wasm.hosting import trying_guest
 
 INTERFACE = {"wasm": "component", "definitions": "definitions"}
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from portico.components.project import Project
-from portico.components.project_builds import ProjectBuilds, run_build
 from portico.core.model.errors import PorticoError
+from portico.library.components.project import Project
+from portico.library.components.project_builds import ProjectBuilds, run_build
 from tests.gateway.observed import portico
+from tests.library.wasm.building import wat
 from tests.support.running import WAIT_S, free_port
 from tests.support.tmux import tmux
-from tests.wasm.building import wat
 from tests.wrap.standing import until
 
 SOURCE = '''

@@ -14,8 +14,8 @@ from portico.core.config.paths import state_folder
 from portico.core.model.context import LOCAL
 from portico.core.protocol.codec import encode
 from portico.delegate.stored_delegation import AgentNote, StoredDelegation, note_text
-from portico.tasks.record import CANCELLED
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.store.record import CANCELLED
+from portico.library.tasks.store.store import tasks_in_folder
 from tests.support.task_stores import running
 
 CONFIG = """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.components.classify import ComponentError
 from portico.console.target import add_options, address_of, component_of, limits_of
 from portico.core.config.paths import state_dir
+from portico.library.components.classify import ComponentError
 from portico.upstream.auth.own_listeners import ListenerRecord
 from portico.upstream.auth.token import saved_token
 from portico.upstream.wires.child_wire import Command

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from portico.cli.main import main
-from portico.observe.log_file import append_bounded
+from portico.library.observe.log_file import append_bounded
 from tests.gateway.observed import Window, prepared
 from tests.support.running import WAIT_S
 

@@ -12,8 +12,8 @@ import pytest
 from portico.cli.main import main
 from portico.core.model.context import LOCAL
 from portico.delegate.worktrees import Worktrees
-from portico.tasks.record import TaskRecord
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.store.record import TaskRecord
+from portico.library.tasks.store.store import tasks_in_folder
 from tests.cli.test_call_terminal import at_terminal
 from tests.cli.test_completion import suggested
 from tests.delegate.repositories import delegations, git, names, repository, worker_entry

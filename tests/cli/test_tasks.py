@@ -13,8 +13,8 @@ import pytest
 
 from portico.cli.main import main
 from portico.core.model.context import LOCAL
-from portico.tasks.record import COMPLETED, FAILED, INTERRUPTED, Lease, TaskRecord
-from portico.tasks.store import TaskStore, tasks_in_folder
+from portico.library.tasks.store.record import COMPLETED, FAILED, INTERRUPTED, Lease, TaskRecord
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 from tests.cli.test_call_terminal import at_terminal
 from tests.cli.test_completion import suggested
 from tests.gateway.observed import Gateway, portico

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from portico.core.config.agents_schema import AgentEntry
 from portico.delegate.worktree_folder import WORKTREES
-from portico.tasks.record import TaskRecord
+from portico.library.tasks.store.record import TaskRecord
 from tests.delegate.repositories import delegations, repository, worker_entry
 from tests.docs.pages import blocks
 from tests.support.shared import unavailable

@@ -16,8 +16,8 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import TaskRecord
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.store.record import TaskRecord
+from portico.library.tasks.store.store import tasks_in_folder
 from tests.agents.rig import FAKE
 from tests.interop.sdk import only_one
 from tests.support.running import WAIT_S

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from portico.core.model.context import LOCAL
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.store.store import tasks_in_folder
 from tests.delegate.delegations import wrote
 from tests.serve.gateway import Gateway, result_of, text_in
 from tests.support.running import Piped, initialize_params

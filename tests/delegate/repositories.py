@@ -25,9 +25,9 @@ from portico.delegate.stored_delegation import (
 from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_folder import WORKTREES, WorktreeFolders
 from portico.delegate.worktrees import Worktrees
-from portico.tasks.record import TaskRecord
-from portico.tasks.store import TaskStore, tasks_in_folder
-from portico.tasks.worker import TaskWorker, WorkerSettings
+from portico.library.tasks.store.record import TaskRecord
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
+from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 from tests.agents.rig import FAKE, WAIT_S
 
 KIND = "delegate@test"

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import COMPLETED, INTERRUPTED, TaskLimits, TaskRecord
-from portico.tasks.store import TaskStore, tasks_in_folder
+from portico.library.tasks.store.record import COMPLETED, INTERRUPTED, TaskLimits, TaskRecord
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 from tests.agents.rig import log_of
 from tests.delegate.delegations import acp, wrote
 from tests.serve.kill_storm import KillStorm

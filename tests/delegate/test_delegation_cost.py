@@ -15,7 +15,7 @@ from portico.core.config.read import read
 from portico.core.model.context import LOCAL
 from portico.core.state.database import FileDatabase
 from portico.delegate.agents_app import AgentsApp
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.store.store import tasks_in_folder
 from tests.delegate.delegations import Table, acp, wrote
 from tests.support.messages import modern, result
 

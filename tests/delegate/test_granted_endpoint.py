@@ -17,9 +17,9 @@ from portico.core.model.version import Version
 from portico.delegate.agent_access import AgentAccess, TaskGrant
 from portico.delegate.granted_endpoint import DELEGATION_TOOLS, GrantedEndpoint
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.tasks.record import TaskLimits
-from portico.tasks.store import TaskStore, tasks_in_memory
-from portico.tasks.work import Work
+from portico.library.tasks.store.record import TaskLimits
+from portico.library.tasks.store.store import TaskStore, tasks_in_memory
+from portico.library.tasks.worker.work import Work
 
 MODERN = Version.V2026_07_28
 RESERVED = ("execute_tool", "search_tools")

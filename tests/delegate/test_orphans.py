@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from portico.tasks.record import COMPLETED, TaskRecord, agent_principal
-from portico.tasks.store import tasks_in_folder, tasks_in_memory
-from portico.tasks.work import Work
+from portico.library.tasks.store.record import COMPLETED, TaskRecord, agent_principal
+from portico.library.tasks.store.store import tasks_in_folder, tasks_in_memory
+from portico.library.tasks.worker.work import Work
 from tests.delegate.desk_windows import DeskGateway, ask, mcp_agent
 from tests.support.task_stores import running
 from tests.wrap.faults import until

@@ -14,7 +14,7 @@ from portico.core.config.agents_schema import AgentEntry, AgentPool
 from portico.core.model.context import LOCAL
 from portico.delegate.worktree_folder import MAX_FILES
 from portico.delegate.worktree_record import WorktreeError
-from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED
+from portico.library.tasks.store.record import CANCELLED, COMPLETED, INTERRUPTED
 from tests.agents.rig import WAIT_S
 from tests.delegate.repositories import (
     delegations,

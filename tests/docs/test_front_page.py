@@ -17,10 +17,10 @@ import pytest
 import portico
 from tests.delegate.qwen import qwen_table
 from tests.docs.pages import ROOT, blocks, prose, text_of
+from tests.library.wasm.building import WIT, javascript
 from tests.support import node
 from tests.support.model_server import model_server, says
 from tests.support.running import WAIT_S, free_port
-from tests.wasm.building import WIT, javascript
 from tests.wrap.faults import until
 from tools.package_page import page_of
 

@@ -17,9 +17,9 @@ from portico.edge.transport.modern_call import STATUS
 from portico.edge.transport.pipes import MAX_LINE
 from portico.edge.windows.connected_windows import MAX_WINDOWS
 from portico.gateway.registry import MIN_TOOLS_FOR_SEARCH
-from portico.observe.delegation_metrics import DelegationMetrics
-from portico.observe.metrics import Metrics
-from portico.observe.prometheus import STATES, GatewayCollector
+from portico.library.observe.delegation_metrics import DelegationMetrics
+from portico.library.observe.metrics import Metrics
+from portico.library.observe.prometheus import STATES, GatewayCollector
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.wires.http_client import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of

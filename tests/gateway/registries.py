@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from portico import Server
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.config.schema import Config, Gateway
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.context import Context
@@ -22,6 +21,7 @@ from portico.core.protocol.inbound import read
 from portico.edge.transport.client_connection import Connection
 from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
+from portico.library.chain.endpoint import ChainEndpoint
 from portico.search import Hit, ToolIndex
 from portico.search.index_builder import Tools
 from portico.search.searcher import Searcher

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.components.own_modules import forget_modules
 from portico.core.config.schema import ComponentEntry, Config, Timeouts
+from portico.library.components.own_modules import forget_modules
 from tests.gateway.registries import LEGACY, MODERN, Client, World, registry
 from tests.serve.components import CALC
 from tests.support.backoff import until

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from portico import Answer, Context, Handler, Link, Offer, Only, Request, Response, Server
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.config.agents_schema import AgentsConfig
 from portico.core.config.schema import Group
 from portico.core.config.schema import ServerEntry as Entry
@@ -19,6 +18,7 @@ from portico.delegate.delegate_definitions import delegate_definition
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.metatool_definitions import RESERVED
 from portico.gateway.registry import Registry
+from portico.library.chain.endpoint import ChainEndpoint
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])

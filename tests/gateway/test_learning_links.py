@@ -4,9 +4,9 @@ import asyncio
 from weakref import WeakSet
 
 from portico import Handler
-from portico.chain.endpoint import ChainEndpoint
-from portico.chain.views import Learner, ViewPending
 from portico.core.model.offer import Offer
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.chain.views import Learner, ViewPending
 from tests.gateway.registries import LEGACY, Client
 from tests.gateway.test_links import MERGED, name_at, served
 

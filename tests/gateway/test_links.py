@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from portico import Answer, Context, Handler, Link, McpError, Request, Response, Server, after
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.config.schema import Gateway, Group
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.state.pending import Pending
 from portico.gateway.local_server import local_entries
+from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.wrap_app import WrapApp, WrapOptions
 from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World, config, registry

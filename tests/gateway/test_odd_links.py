@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from portico import Answer, Context, Handler, Link, Request, Response
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.protocol.codec import encode
 from portico.core.state.pending import Pending
 from portico.edge.transport.pipes import StdioServer
+from portico.library.chain.endpoint import ChainEndpoint
 from tests.gateway.registries import LEGACY, MODERN, Client
 from tests.gateway.test_links import ERAS, WAYS, answer_of, name_at, named, served, shop
 from tests.support.backoff import until

@@ -16,7 +16,7 @@ import portico
 from examples.approve import link as approves
 from examples.redact import links as redacts
 from portico import Answer, Context, Handler, Link, McpError, Offer, Only, Request, Response
-from portico.chain import link_rounds
+from portico.library.chain import link_rounds
 
 
 def noop(next: Handler) -> Handler:

@@ -8,8 +8,8 @@ import asyncio
 import os
 import sys
 
-from portico.tasks.record import COMPLETED, Lease
-from portico.tasks.store import TaskStore, tasks_in_folder
+from portico.library.tasks.store.record import COMPLETED, Lease
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 
 KINDS = ("plain", "repeatable")
 LEASE_S = float(os.environ.get("LEASE_S", "1"))

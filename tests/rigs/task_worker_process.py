@@ -8,10 +8,10 @@ import asyncio
 import os
 import sys
 
-from portico.tasks.record import TaskLimits
-from portico.tasks.store import tasks_in_folder
-from portico.tasks.work import TaskOutcome, Work
-from portico.tasks.worker import TaskWorker, WorkerSettings
+from portico.library.tasks.store.record import TaskLimits
+from portico.library.tasks.store.store import tasks_in_folder
+from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 
 LEASE_S = 1.0
 MANY = TaskLimits(in_progress=100_000, kept=100_000)

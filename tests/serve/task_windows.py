@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import TaskLimits, TaskRecord
-from portico.tasks.store import TaskStore, tasks_in_folder
+from portico.library.tasks.store.record import TaskLimits, TaskRecord
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 from tests.serve.gateway import written
 from tests.serve.owners import owner_in, owners_in
 from tests.support.messages import modern_meta

@@ -265,9 +265,13 @@ def test_a_gateway_without_tasks_and_agents_imports_neither(shelves: Shelves) ->
         gateway.said("list_tasks")
         after = _imported(gateway.stderr())
     assert "portico.gateway.metatools" in before
-    rarely = {"portico.tasks", "portico.task_protocol.task_tools", "portico.agents"}
+    rarely = {
+        "portico.library.tasks.store",
+        "portico.library.tasks.mcp.task_tools",
+        "portico.agents",
+    }
     assert before & rarely == set()
-    assert "portico.task_protocol.task_tools" in after
+    assert "portico.library.tasks.mcp.task_tools" in after
 
 
 def _imported(importtime: str) -> set[str]:

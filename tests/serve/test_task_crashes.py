@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import COMPLETED, INTERRUPTED, TaskRecord
-from portico.tasks.store import TaskStore
+from portico.library.tasks.store.record import COMPLETED, INTERRUPTED, TaskRecord
+from portico.library.tasks.store.store import TaskStore
 from tests.serve.kill_storm import KillStorm
 from tests.serve.task_windows import TaskWindow, TaskWindows, all_gone, every
 from tests.support.running import WAIT_S

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S, QUEUED
+from portico.library.tasks.store.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S, QUEUED
 from tests.serve.gateway import command
 from tests.serve.task_windows import EFFECTS, TaskWindow, TaskWindows, all_gone, every
 from tests.serve.test_windows import SERVER, closed, killed_with_all_it_started

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from portico.tasks.record import TaskRecord
-from portico.tasks.store import TaskStore
-from portico.tasks.work import TaskOutcome, Work
-from portico.tasks.worker import TaskWorker, WorkerSettings
+from portico.library.tasks.store.record import TaskRecord
+from portico.library.tasks.store.store import TaskStore
+from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 
 ME = "local"
 PLAIN, REPEATABLE = "plain", "repeatable"

@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
-from portico.tasks.record import Clocks, Lease, TaskLimits, TaskRecord
-from portico.tasks.store import TaskStore, tasks_in_folder, tasks_in_memory
+from portico.library.tasks.store.record import Clocks, Lease, TaskLimits, TaskRecord
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder, tasks_in_memory
 
 
 class SetClocks:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import TaskRecord
-from portico.tasks.store import TaskStore, tasks_in_folder
+from portico.library.tasks.store.record import TaskRecord
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 from tests.serve.gateway import Gateway, command, written
 from tests.serve.owners import owner_in
 from tests.support.running import WAIT_S

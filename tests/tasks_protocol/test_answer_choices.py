@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from portico.core.model.errors import InvalidParams
-from portico.task_protocol.answer_choices import ANSWERS
-from portico.task_protocol.task_answers import question_text, typed_answer
+from portico.library.tasks.mcp.answer_choices import ANSWERS
+from portico.library.tasks.mcp.task_answers import question_text, typed_answer
 
 NAMED = {"allow-1": "Allow once", "allow-2": "Always allow", "deny-1": "Reject"}
 WORDS = {"yes": "allow-1", "always": "allow-2", "no": "deny-1"}

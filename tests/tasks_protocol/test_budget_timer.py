@@ -2,7 +2,7 @@
 
 import asyncio
 
-from portico.task_protocol.promotion import BudgetTimer
+from portico.library.tasks.mcp.promotion import BudgetTimer
 from tests.support.running import WAIT_S
 
 

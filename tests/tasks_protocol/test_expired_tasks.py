@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from portico import Context, Server
-from portico.tasks.record import STORE_FILE, Clocks, TaskLimits
-from portico.tasks.store import tasks_in_memory
+from portico.library.tasks.store.record import STORE_FILE, Clocks, TaskLimits
+from portico.library.tasks.store.store import tasks_in_memory
 from tests.serve.gateway import Gateway, command, written
 from tests.support.messages import modern, request
 from tests.support.running import WAIT_S

@@ -9,16 +9,22 @@ from msgspec import Raw
 from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
 from portico.core.protocol.codec import encode
-from portico.task_protocol.remote_task import RemoteTask, RemoteTaskRunner
-from portico.tasks.record import COMPLETED, FAILED, RUNNING, TaskRecord, agent_principal
-from portico.tasks.store import tasks_in_memory
-from portico.tasks.work import ORPHANED
-from portico.tasks.worker import TaskWorker
+from portico.library.tasks.mcp.remote_task import RemoteTask, RemoteTaskRunner
+from portico.library.tasks.store.record import (
+    COMPLETED,
+    FAILED,
+    RUNNING,
+    TaskRecord,
+    agent_principal,
+)
+from portico.library.tasks.store.store import tasks_in_memory
+from portico.library.tasks.worker.work import ORPHANED
+from portico.library.tasks.worker.worker import TaskWorker
 from tests.support.clock import Clock
 from tests.support.task_runners import ME, comes, seen
 from tests.support.task_stores import SetClocks
 
-WALL = "portico.task_protocol.remote_task.time"
+WALL = "portico.library.tasks.mcp.remote_task.time"
 KIND = "remote"
 NOTHING = Raw(b"{}")
 INPUT = encode(

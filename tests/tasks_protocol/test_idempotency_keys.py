@@ -9,10 +9,10 @@ from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
 from portico.core.model.types import LinkedEndpoint
 from portico.core.protocol.eras import IDEMPOTENCY_KEY, legacy_params
-from portico.task_protocol.task_call import stored_call, with_key
-from portico.task_protocol.task_host import TaskHost
-from portico.tasks.store import tasks_in_memory
-from portico.tasks.worker import TaskWorker
+from portico.library.tasks.mcp.task_call import stored_call, with_key
+from portico.library.tasks.mcp.task_host import TaskHost
+from portico.library.tasks.store.store import tasks_in_memory
+from portico.library.tasks.worker.worker import TaskWorker
 from tests.support.task_runners import ME, seen
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.follower import ABLE

@@ -12,15 +12,15 @@ from portico import Context, InvalidParams, Server
 from portico.core.model.context import LOCAL, Ask
 from portico.core.model.message import Request, Response
 from portico.core.protocol.codec import encode
-from portico.providers.rounds import check_answer
-from portico.task_protocol.promotion import PromotableCall, Run
-from portico.task_protocol.task_changes import task_changes
-from portico.task_protocol.task_host import TaskHost
-from portico.task_protocol.task_wire import outcome_of, result_of
-from portico.tasks.record import TaskLimits, TaskRecord
-from portico.tasks.store import tasks_in_memory
-from portico.tasks.work import TaskOutcome
-from portico.tasks.worker import TaskWorker
+from portico.library.functions.rounds import check_answer
+from portico.library.tasks.mcp.promotion import PromotableCall, Run
+from portico.library.tasks.mcp.task_changes import task_changes
+from portico.library.tasks.mcp.task_host import TaskHost
+from portico.library.tasks.mcp.task_wire import outcome_of, result_of
+from portico.library.tasks.store.record import TaskLimits, TaskRecord
+from portico.library.tasks.store.store import tasks_in_memory
+from portico.library.tasks.worker.work import TaskOutcome
+from portico.library.tasks.worker.worker import TaskWorker
 from tests.rigs.wire import raw_member
 from tests.serve.gateway import Gateway, command, written
 from tests.support.messages import modern, request

@@ -10,8 +10,8 @@ import pytest
 
 from portico import Context, Server
 from portico.core.model.version import BY_TEXT
-from portico.tasks.record import Clocks, TaskLimits
-from portico.tasks.store import TaskStore, tasks_in_memory
+from portico.library.tasks.store.record import Clocks, TaskLimits
+from portico.library.tasks.store.store import TaskStore, tasks_in_memory
 from tests.support.messages import MODERN, modern, request
 from tests.support.running import WAIT_S
 from tests.tasks_protocol.follower import ABLE

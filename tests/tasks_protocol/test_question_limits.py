@@ -12,7 +12,7 @@ from portico.core.model.context import Context
 from portico.core.model.errors import McpError
 from portico.core.model.message import Request, Response
 from portico.core.protocol.codec import encode
-from portico.task_protocol.remote_task import (
+from portico.library.tasks.mcp.remote_task import (
     MAX_ALL_QUESTIONS,
     MAX_QUESTIONS,
     MAX_SERVER_QUESTIONS,
@@ -20,9 +20,9 @@ from portico.task_protocol.remote_task import (
     RemoteTask,
     RemoteTaskRunner,
 )
-from portico.tasks.record import COMPLETED, FAILED, TaskRefused
-from portico.tasks.store import tasks_in_memory
-from portico.tasks.worker import TaskWorker
+from portico.library.tasks.store.record import COMPLETED, FAILED, TaskRefused
+from portico.library.tasks.store.store import tasks_in_memory
+from portico.library.tasks.worker.worker import TaskWorker
 from tests.support.task_runners import ME, comes, seen
 
 NOTHING = Raw(b"{}")

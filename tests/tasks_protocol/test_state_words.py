@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import (
+from portico.library.tasks.store.record import (
     CANCELLED,
     COMPLETED,
     FAILED,
@@ -23,7 +23,7 @@ from portico.tasks.record import (
     TaskRecord,
     TaskState,
 )
-from portico.tasks.store import TaskStore, tasks_in_folder
+from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 from tests.serve.gateway import serve_command, written
 from tests.support.shared import ROOT
 from tests.tasks_protocol.follower import ABLE, FollowingPipes

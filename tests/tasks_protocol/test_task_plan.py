@@ -2,9 +2,9 @@
 
 from itertools import product
 
-from portico.providers.task_mode import TaskSupport
-from portico.task_protocol import task_plan
-from portico.task_protocol.task_plan import Facts, Plan, Step, TaskClient, plan
+from portico.library.functions.task_mode import TaskSupport
+from portico.library.tasks.mcp import task_plan
+from portico.library.tasks.mcp.task_plan import Facts, Plan, Step, TaskClient, plan
 
 BOTH = (False, True)
 FACTS = [

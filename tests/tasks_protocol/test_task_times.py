@@ -15,9 +15,9 @@ from portico.core.model.errors import McpError
 from portico.core.model.message import Request, Response
 from portico.core.model.session import Session
 from portico.core.model.version import Version
-from portico.task_protocol.task_call import InTask
-from portico.tasks.record import STORE_FILE
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.mcp.task_call import InTask
+from portico.library.tasks.store.record import STORE_FILE
+from portico.library.tasks.store.store import tasks_in_folder
 from portico.upstream.connections.handshake import HandshakeLimits
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream

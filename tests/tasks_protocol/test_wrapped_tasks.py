@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from portico.core.model.context import LOCAL
-from portico.tasks.record import INTERRUPTED, TaskRecord
-from portico.tasks.store import tasks_in_folder
+from portico.library.tasks.store.record import INTERRUPTED, TaskRecord
+from portico.library.tasks.store.store import tasks_in_folder
 from tests.tasks_protocol.doors import Doors, tasks_server
 from tests.tasks_protocol.follower import FollowingWeb
 from tests.wrap.faults import Wrap

@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.state.report import failed
 from portico.edge.transport.http_app import HttpApp
+from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.backoff import BackoffLimits
 from portico.upstream.connections.handshake import HandshakeLimits
 from portico.upstream.connections.policy import UpstreamPolicy

@@ -12,8 +12,8 @@ from portico.core.config.schema import ServerEntry
 from portico.core.model.offer import KINDS
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.wrap_app import WrapApp, WrapOptions
-from tests.chain.test_views import Hides, asks, shop
 from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World
+from tests.library.chain.test_views import Hides, asks, shop
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])
 KNOWN = pytest.mark.parametrize("known", [True, False], ids=["known", "not known yet"])

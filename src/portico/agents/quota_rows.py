@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from portico.core.state.database_file import DatabaseFormat
-from portico.tasks.record import Clocks
+from portico.library.tasks.store.record import Clocks
 
 _SCHEMA = """
 CREATE TABLE clock (

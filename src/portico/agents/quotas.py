@@ -13,7 +13,7 @@ from portico.agents.usage_totals import AgentTotals, totals_in
 from portico.core.config.agents_schema import RateLimit
 from portico.core.model.wording import plain
 from portico.core.state.database import Database, FileDatabase, MemoryDatabase
-from portico.tasks.record import Clocks
+from portico.library.tasks.store.record import Clocks
 
 MINUTE_S, DAY_S = 60.0, 86400.0
 _REQUESTS = {"requests_per_minute": MINUTE_S, "requests_per_day": DAY_S}

@@ -4,14 +4,14 @@ import argparse
 import os
 import sys
 
-from portico.bundles.approvals import Approvals, wish_lines
-from portico.bundles.bundle_reader import open_bundle_file
-from portico.components.resolver import is_registry_reference
 from portico.console.bundle_approval import accept_bundle, show_wishes
 from portico.console.dialog import Declined, Dialog
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.paths import config_file, state_folder
+from portico.library.bundles.approvals import Approvals, wish_lines
+from portico.library.bundles.bundle_reader import open_bundle_file
+from portico.library.components.resolver import is_registry_reference
 from portico.upstream.process.family import refuse_below_agent
 
 
@@ -46,7 +46,7 @@ def _place(options: argparse.Namespace) -> tuple[str, str]:
     """Return the file of a bundle, and by what its approval is remembered."""
     if os.path.exists(options.bundle) or not is_registry_reference(options.bundle):
         return options.bundle, os.path.realpath(options.bundle)
-    from portico.components.registry_resolver import find_pulled
+    from portico.library.components.registry_resolver import find_pulled
 
     found = find_pulled(options.config or config_file(), options.bundle)
     return found.path, found.reference.origin

@@ -7,9 +7,12 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from portico.bundles.bundle_reader import open_bundle_file
-from portico.bundles.bundle_writer import bundle_bytes, described_files
-from portico.bundles.contents import (
+from portico.core.model.errors import PorticoError
+from portico.core.state.files import read
+from portico.core.state.report import report
+from portico.library.bundles.bundle_reader import open_bundle_file
+from portico.library.bundles.bundle_writer import bundle_bytes, described_files
+from portico.library.bundles.contents import (
     FORMAT,
     MAX_BUNDLE,
     BundleContents,
@@ -21,16 +24,13 @@ from portico.bundles.contents import (
     path_in_bundle,
     program_lines,
 )
-from portico.bundles.interfaces import newest
-from portico.components.analyze import SourceFacts, analyze, files_beside
-from portico.components.classify import Component, ComponentError, classify
-from portico.components.load import read_definitions
-from portico.components.project import project_of
-from portico.components.wasm_process import settings_of
-from portico.core.model.errors import PorticoError
-from portico.core.state.files import read
-from portico.core.state.report import report
-from portico.wasm.handler_protocol import is_handler
+from portico.library.bundles.interfaces import newest
+from portico.library.components.analyze import SourceFacts, analyze, files_beside
+from portico.library.components.classify import Component, ComponentError, classify
+from portico.library.components.load import read_definitions
+from portico.library.components.project import project_of
+from portico.library.components.wasm_process import settings_of
+from portico.library.wasm.handler_protocol import is_handler
 
 
 class CollectedBundle:
@@ -199,7 +199,7 @@ class CollectedBundle:
 
 def wasm_exports(data: bytes, what: str) -> Sequence[str]:
     """Return the names that a WebAssembly component exports; raises ComponentError."""
-    from portico.wasm.binary import outline
+    from portico.library.wasm.binary import outline
 
     try:
         return outline(data).exports

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from portico.authoring.names_file import NamesFile
-from portico.components.resolver import is_registry_reference
 from portico.console.render import Screen
 from portico.console.usage import Parser
 from portico.core.config.schema import ComponentEntry
+from portico.library.components.resolver import is_registry_reference
 from portico.upstream.process.family import refuse_below_agent
 
 _ACTIONS = ("add", "remove", "list")

@@ -9,20 +9,6 @@ import sys
 from collections.abc import Sequence
 
 from portico.authoring.collected import CollectedBundle
-from portico.bundles.approvals import Approvals
-from portico.bundles.bundle_reader import open_bundle_file
-from portico.bundles.bundle_writer import write_bundle
-from portico.bundles.contents import BundleError
-from portico.bundles.wanted_grants import check_wanted
-from portico.components.aliases import ConfigAliases
-from portico.components.classify import Component, ComponentError
-from portico.components.granted import named_grants
-from portico.components.resolution import (
-    components_of,
-    default_resolvers,
-    resolve_components,
-    with_handlers,
-)
 from portico.console.argument_types import repeatable
 from portico.console.bundle_approval import accept_bundle
 from portico.console.render import Screen, size
@@ -33,6 +19,20 @@ from portico.core.config.paths import state_folder
 from portico.core.documents.problems import suggestion
 from portico.core.model.wording import counted
 from portico.core.state.report import report
+from portico.library.bundles.approvals import Approvals
+from portico.library.bundles.bundle_reader import open_bundle_file
+from portico.library.bundles.bundle_writer import write_bundle
+from portico.library.bundles.contents import BundleError
+from portico.library.bundles.wanted_grants import check_wanted
+from portico.library.components.aliases import ConfigAliases
+from portico.library.components.classify import Component, ComponentError
+from portico.library.components.granted import named_grants
+from portico.library.components.resolution import (
+    components_of,
+    default_resolvers,
+    resolve_components,
+    with_handlers,
+)
 
 _TRANSPORT = r"stdio|http(:[1-9][0-9]{0,4})?"
 

@@ -10,8 +10,8 @@ from portico.console.render import Screen
 from portico.console.tables import aligned
 from portico.console.usage import Parser
 from portico.core.config.publishing import TrustedKey
-from portico.distribution.distribution_error import DistributionError
-from portico.distribution.keys import fingerprint, new_key, public_key_file
+from portico.library.distribution.distribution_error import DistributionError
+from portico.library.distribution.keys import fingerprint, new_key, public_key_file
 from portico.upstream.process.family import refuse_below_agent
 
 _USAGE = """\

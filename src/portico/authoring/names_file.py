@@ -5,9 +5,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from portico.components.aliases import ConfigAliases
-from portico.components.classify import Component, ComponentError, classify, classify_name
-from portico.components.resolver import is_registry_reference
 from portico.core.config.paths import config_file
 from portico.core.config.profiles import cycle_from
 from portico.core.config.read import read
@@ -17,7 +14,10 @@ from portico.core.documents.names import is_valid_name, valid_name
 from portico.core.documents.problems import ConfigError, quoted, suggestion
 from portico.core.documents.save import rewrite
 from portico.core.state.report import report
-from portico.distribution.reference import parse_reference
+from portico.library.components.aliases import ConfigAliases
+from portico.library.components.classify import Component, ComponentError, classify, classify_name
+from portico.library.components.resolver import is_registry_reference
+from portico.library.distribution.reference import parse_reference
 
 _COMMANDS = """
     agents approve call cluster completion components compose delegate describe doctor help import

@@ -18,9 +18,9 @@ from portico.authoring.wasm_templates import (
     python_wasm_files,
     python_wasm_needs,
 )
-from portico.bundles.interfaces import INTERFACES
 from portico.console.render import Screen
 from portico.console.usage import Parser
+from portico.library.bundles.interfaces import INTERFACES
 
 LANGUAGES = {
     "python": Language("python", python_files),

@@ -4,9 +4,9 @@ import os
 
 from portico.core.config.paths import cache_folder, config_file
 from portico.core.config.schema import Config
-from portico.distribution.blob_cache import BlobCache
-from portico.distribution.lock_file import LockFile
-from portico.distribution.reference import OciReference, parse_reference
+from portico.library.distribution.blob_cache import BlobCache
+from portico.library.distribution.lock_file import LockFile
+from portico.library.distribution.reference import OciReference, parse_reference
 
 
 class PublishedConfig:

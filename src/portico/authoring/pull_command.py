@@ -8,9 +8,9 @@ from portico.authoring.published_config import PublishedConfig
 from portico.authoring.transfer_bar import transfer_bar
 from portico.console.render import Screen, size
 from portico.console.usage import Parser
-from portico.distribution.distribution_error import DistributionError
-from portico.distribution.manifest import DESCRIPTION
-from portico.distribution.pull import Pulled, Puller
+from portico.library.distribution.distribution_error import DistributionError
+from portico.library.distribution.manifest import DESCRIPTION
+from portico.library.distribution.pull import Pulled, Puller
 from portico.upstream.process.family import refuse_below_agent
 
 

@@ -8,9 +8,9 @@ import sys
 from portico.authoring.published_config import PublishedConfig
 from portico.console.render import Screen, size
 from portico.console.usage import Parser
-from portico.distribution.manifest import DESCRIPTION, FUNCTIONS
+from portico.library.distribution.manifest import DESCRIPTION, FUNCTIONS
+from portico.library.wasm.sidecar import ENDING, parse_sidecar, sidecar_text
 from portico.upstream.process.family import refuse_below_agent
-from portico.wasm.sidecar import ENDING, parse_sidecar, sidecar_text
 
 DEFAULT_KEY = "portico.key"
 """The private key beside the config."""
@@ -28,11 +28,11 @@ def main(argv: list[str]) -> int:
     reference = found.reference(options.reference)
     key = None
     if options.sign:
-        from portico.distribution.keys import private_key
+        from portico.library.distribution.keys import private_key
 
         key = private_key(options.key or default_key(found.path))
     from portico.authoring.transfer_bar import transfer_bar
-    from portico.distribution.push import Pusher
+    from portico.library.distribution.push import Pusher
 
     pusher = Pusher(found.publishing, found.cache, transfer_bar())
     pushed = asyncio.run(pusher.push(options.file, reference, annotations, key))

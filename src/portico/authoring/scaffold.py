@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from portico.bundles.interfaces import INTERFACES
 from portico.core.documents.names import is_valid_name, valid_name
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import printable
 from portico.core.state.files import replace
+from portico.library.bundles.interfaces import INTERFACES
 
 KINDS = ("tools", "resources", "prompts", "middleware")
 

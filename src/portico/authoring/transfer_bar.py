@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from portico.distribution.blob_download import NoProgress, Progress
+from portico.library.distribution.blob_download import NoProgress, Progress
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

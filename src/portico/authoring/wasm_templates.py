@@ -386,9 +386,9 @@ def _filled(project: NewProject, files: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _own_wit() -> str:
-    import portico.wasm
+    import portico.library.wasm
 
-    folder = os.path.dirname(portico.wasm.__file__)
+    folder = os.path.dirname(portico.library.wasm.__file__)
     with open(os.path.join(folder, "wit", "mcp.wit"), encoding="utf-8") as file:
         return file.read()
 

@@ -16,7 +16,7 @@ from portico.core.model.wording import plain
 
 if TYPE_CHECKING:
     from portico.core.config.agents_schema import AgentEntry, AgentsConfig
-    from portico.tasks.record import TaskRecord
+    from portico.library.tasks.store.record import TaskRecord
 
 _USAGE = """\
 portico agents [--config FILE] [--json]
@@ -78,7 +78,7 @@ async def _agents(config: "AgentsConfig") -> list[dict[str, Any]]:
 async def _running() -> Counter[str]:
     """The delegated tasks in progress, by agent."""
     from portico.delegate.stored_delegation import note_in
-    from portico.tasks.store import tasks_in_folder
+    from portico.library.tasks.store.store import tasks_in_folder
 
     store = tasks_in_folder(state_folder())
     try:

@@ -9,8 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from portico.cli import gateway
-from portico.components.aliases import ConfigAliases
-from portico.components.classify import ComponentError, UnknownComponent, classify
 from portico.console.argument_types import pair, repeatable
 from portico.console.form import Form
 from portico.console.render import Screen, Ticker
@@ -22,6 +20,8 @@ from portico.core.documents.names import is_valid_name
 from portico.core.model.errors import McpError, PorticoError, TargetError
 from portico.core.model.session import LOG_LEVELS
 from portico.core.model.wording import close_matches, did_you_mean
+from portico.library.components.aliases import ConfigAliases
+from portico.library.components.classify import ComponentError, UnknownComponent, classify
 from portico.upstream.wires.child_wire import Command
 
 if TYPE_CHECKING:

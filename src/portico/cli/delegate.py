@@ -28,13 +28,13 @@ from portico.delegate.stored_delegation import (
     note_in,
     stored_result,
 )
-from portico.tasks.record import COMPLETED, TaskQuestion, TaskRecord
+from portico.library.tasks.store.record import COMPLETED, TaskQuestion, TaskRecord
 from portico.upstream.process.family import refuse_below_agent
 
 if TYPE_CHECKING:
     from portico.console.spoken_text import SpokenText
     from portico.core.config.agents_schema import AgentsConfig
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _MAX_LINE = 16 << 20
 
@@ -77,7 +77,7 @@ async def _find_resumed(options: argparse.Namespace) -> None:
     """Replace the beginning of an id after --resume by the id; with --explain, add the type and
     the agent of that task, as the gateway does. Raises PorticoError."""
     from portico.console.task_views import find_task, short
-    from portico.tasks.store import tasks_in_folder
+    from portico.library.tasks.store.store import tasks_in_folder
 
     store = tasks_in_folder(state_folder())
     try:
@@ -100,7 +100,7 @@ async def _find_resumed(options: argparse.Namespace) -> None:
 
 
 async def _delegate(path: str, options: argparse.Namespace) -> int:
-    from portico.tasks.store import tasks_in_folder
+    from portico.library.tasks.store.store import tasks_in_folder
 
     task = await _submit(path, options)
     id, out, err = task["task_id"], Screen(sys.stdout), Screen(sys.stderr)
@@ -216,7 +216,7 @@ async def _watch(
     store: "TaskStore", id: str, ticker: Ticker, spoken: "SpokenText", *, asks: bool = True
 ) -> TaskRecord | None:
     """Show the changes of a task and ask its questions, each once; return it once it has ended."""
-    from portico.task_protocol.task_changes import task_changes
+    from portico.library.tasks.mcp.task_changes import task_changes
 
     task: TaskRecord | None = None
     shown, message = 0, ""
@@ -242,7 +242,7 @@ def _unasked(task: TaskRecord, asked: set[str]) -> TaskQuestion | None:
 async def _ask(store: "TaskStore", task: TaskRecord, asked: set[str]) -> None:
     """Ask the open questions of a task at the terminal, or show them if there is none."""
     from portico.console.task_form import QuestionClosed, answer_at_terminal
-    from portico.task_protocol.task_answers import question_text
+    from portico.library.tasks.mcp.task_answers import question_text
 
     err, current = Screen(sys.stderr), task
     how = f"answer it with `portico tasks answer {task.id}`"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from portico.cli.main import command
 from portico.core.model.types import Link
-from portico.server import Server
+from portico.library.server import Server
 
 
 def run(*argv: str, links: Sequence[Link] = ()) -> int:

@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from portico import __version__
-from portico.components.aliases import ConfigAliases
-from portico.components.granted import granted
-from portico.components.resolution import (
-    components_of,
-    default_resolvers,
-    resolve_components,
-)
 from portico.console.client_view import show_as
 from portico.console.inspect_page import chain_rows, show_chain, show_clashes, show_one
 from portico.console.inspected import Inspected, as_data, clashes, described, inspect
@@ -23,9 +16,16 @@ from portico.console.render import Screen
 from portico.console.target import add_options, check_options, run
 from portico.console.usage import Parser
 from portico.core.model.errors import PorticoError
+from portico.library.components.aliases import ConfigAliases
+from portico.library.components.granted import granted
+from portico.library.components.resolution import (
+    components_of,
+    default_resolvers,
+    resolve_components,
+)
 
 if TYPE_CHECKING:
-    from portico.components.classify import Component
+    from portico.library.components.classify import Component
 
 
 def main(argv: list[str]) -> int:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.components.classify import Component, ComponentError, classify
-from portico.components.own_process import as_link, as_server, checked, named
 from portico.console.inspect_page import Row, chain_rows, show_chain
 from portico.console.inspected import Inspected, as_data, definitions, described, listing
 from portico.console.render import Screen
@@ -20,6 +18,8 @@ from portico.core.config.schema import ComponentEntry, ServerEntry
 from portico.core.documents.names import valid_name
 from portico.core.model.wording import counted
 from portico.edge.client.listing import Listing
+from portico.library.components.classify import Component, ComponentError, classify
+from portico.library.components.own_process import as_link, as_server, checked, named
 
 if TYPE_CHECKING:
     from portico.core.config.schema import Config

@@ -16,7 +16,7 @@ from portico.core.config.paths import config_file, log_file
 from portico.core.documents.problems import ConfigError
 from portico.core.model.errors import PorticoError
 from portico.core.protocol.codec import decoded
-from portico.observe.log_tail import LogTail, last_lines
+from portico.library.observe.log_tail import LogTail, last_lines
 
 _GATEWAY_LABEL = "portico"
 _WIDTH = 12

@@ -3,19 +3,19 @@
 from typing import TYPE_CHECKING
 
 from portico.cli.door import DoorOptions, add_door
-from portico.components.load import LoadError
 from portico.console.stderr import keep_stdout, log_to_stderr, print_own_traceback, report_waiting
+from portico.library.components.load import LoadError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from portico.app import AppFactory, EndpointApp, TransportOptions
-    from portico.components.composition import Composer, Composition
-    from portico.components.project_builds import ProjectBuilds
     from portico.composition_app import CompositionOptions
     from portico.console.usage import Parser
     from portico.core.model.types import Link
     from portico.edge.transport.custom_transport import Transport
+    from portico.library.components.composition import Composer, Composition
+    from portico.library.components.project_builds import ProjectBuilds
 
 
 class _Options(DoorOptions):
@@ -57,7 +57,7 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     """Serve until the client disconnects or a signal arrives."""
     options = _options(argv)
     if len(options.component) == 1:
-        from portico.components.file_python import run_in_own_environment
+        from portico.library.components.file_python import run_in_own_environment
 
         run_in_own_environment(options.component[0], argv)
     out = keep_stdout(options.http or options.transport)  # before the user's code is imported

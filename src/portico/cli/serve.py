@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from portico.edge.windows.owner import SharedGateway
     from portico.gateway.gateway_app import GatewayApp
     from portico.gateway.serve_options import ServeOptions
-    from portico.server import Server
+    from portico.library.server import Server
 
 
 def main(
@@ -115,7 +115,7 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
 
     path = options.config or config_file()
     if options.pull:
-        from portico.components.registry_resolver import pull_configured
+        from portico.library.components.registry_resolver import pull_configured
 
         pull_configured(path)
     seen = stamp(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from portico.cli.main import embedded
 from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 from portico.core.model.types import Link
-from portico.server import Server
+from portico.library.server import Server
 
 if TYPE_CHECKING:
     from portico.app import HttpOptions

@@ -16,12 +16,18 @@ from portico.console.task_views import every_task, find_task, short, task_data
 from portico.core.model.context import LOCAL
 from portico.core.model.errors import McpError, PorticoError
 from portico.core.model.wording import counted
-from portico.providers.rounds import check_answer
-from portico.task_protocol.task_answers import typed_answer
-from portico.tasks.record import CANCELLED, QUEUED, TaskQuestion, TaskRecord, TaskRefused
+from portico.library.functions.rounds import check_answer
+from portico.library.tasks.mcp.task_answers import typed_answer
+from portico.library.tasks.store.record import (
+    CANCELLED,
+    QUEUED,
+    TaskQuestion,
+    TaskRecord,
+    TaskRefused,
+)
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _POLL_S = 0.25
 _CANCEL_S = 5.0

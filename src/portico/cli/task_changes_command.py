@@ -23,10 +23,10 @@ from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_folder import WORKTREES
 from portico.delegate.worktree_record import WorktreeError
 from portico.delegate.worktrees import Worktrees
-from portico.tasks.record import ID_PREFIX
+from portico.library.tasks.store.record import ID_PREFIX
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 """By the first character of a line of a patch."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from portico.console.argument_types import integer, seconds, valued
 from portico.console.usage import Parser
-from portico.tasks.record import COMPLETED, TaskRecord, TaskState
+from portico.library.tasks.store.record import COMPLETED, TaskRecord, TaskState
 from portico.upstream.process.family import refuse_below_agent
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _USAGE = """\
 portico tasks list [--state STATE] [--limit N] [--json]
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
 async def _opened() -> "AsyncIterator[TaskStore]":
     """Open the store; the tasks of processes that have ended are queued or interrupted first."""
     from portico.core.config.paths import state_folder
-    from portico.tasks.store import tasks_in_folder
+    from portico.library.tasks.store.store import tasks_in_folder
 
     store = tasks_in_folder(state_folder())
     try:

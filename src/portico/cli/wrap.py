@@ -11,11 +11,11 @@ from portico.console.stderr import keep_stdout, log_to_stderr, report_waiting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from portico.components.classify import Component
     from portico.console.argument_types import Add
     from portico.console.usage import Parser
     from portico.core.config.schema import ServerEntry
     from portico.core.model.types import Link
+    from portico.library.components.classify import Component
     from portico.upstream.wires.wire import Address
     from portico.wrap_app import WrapOptions
 

@@ -3,11 +3,11 @@
 import shlex
 import sys
 
-from portico.bundles.approvals import Approvals, wish_lines
-from portico.bundles.bundle_reader import BundleReader
-from portico.bundles.contents import BundleError
 from portico.console.render import Screen
 from portico.core.config.paths import state_folder
+from portico.library.bundles.approvals import Approvals, wish_lines
+from portico.library.bundles.bundle_reader import BundleReader
+from portico.library.bundles.contents import BundleError
 
 
 def approve_bundle(bundle: BundleReader, path: str, origin: str) -> None:

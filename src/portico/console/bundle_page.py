@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from portico.bundles.approvals import wish_lines
-from portico.bundles.bundle_reader import BundleReader, open_bundle_file
-from portico.bundles.contents import BundledComponent
 from portico.console.render import Screen, size
 from portico.core.model.wording import counted, printable
+from portico.library.bundles.approvals import wish_lines
+from portico.library.bundles.bundle_reader import BundleReader, open_bundle_file
+from portico.library.bundles.contents import BundledComponent
 
 _KINDS = {
     "python": "a Python file",

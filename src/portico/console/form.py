@@ -13,7 +13,7 @@ import msgspec
 from portico.console.render import Screen, Ticker, first_line
 from portico.core.model.wording import counted
 from portico.edge.client.client_answers import ClientAnswers
-from portico.task_protocol.answer_choices import Choice, choices_of, chosen
+from portico.library.tasks.mcp.answer_choices import Choice, choices_of, chosen
 
 _DECLINED: dict[str, Any] = {"action": "decline"}
 _CANCELLED: dict[str, Any] = {"action": "cancel"}

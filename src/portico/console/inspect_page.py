@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from portico.components.command_name import title_of_command
-from portico.components.grants import Grants
 from portico.console.inspected import Inspected
 from portico.console.render import BYTES_PER_TOKEN, Screen, first_line, size
 from portico.core.catalog.merge import Clash
 from portico.core.catalog.parameter_summary import parameters
 from portico.edge.client.listing import Listing
+from portico.library.components.command_name import title_of_command
+from portico.library.components.grants import Grants
 
 _PROCESSES = {
     "portico": "Portico's own",

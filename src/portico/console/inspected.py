@@ -10,17 +10,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.components.analyze import SourceFacts, analyze
-from portico.components.classify import Component, classify
-from portico.components.file_python import file_run_by
-from portico.components.grants import Grants, grants_of
-from portico.components.wasm_link import binary_facts
 from portico.console.render import BYTES_PER_TOKEN
 from portico.console.target import address_of, open_client
 from portico.core.catalog.merge import Clash
 from portico.core.model.errors import PorticoError
 from portico.core.model.offer import KEYS, KINDS
 from portico.edge.client.listing import Listing
+from portico.library.components.analyze import SourceFacts, analyze
+from portico.library.components.classify import Component, classify
+from portico.library.components.file_python import file_run_by
+from portico.library.components.grants import Grants, grants_of
+from portico.library.components.wasm_link import binary_facts
 
 if TYPE_CHECKING:
     from portico.edge.client.client import Client
@@ -136,7 +136,7 @@ def _role(component: Component, facts: SourceFacts) -> str:
 
 def definitions(path: str) -> dict[str, Listing]:
     """Return the lists of a definitions file; raises PorticoError."""
-    from portico.components.load import read_definitions
+    from portico.library.components.load import read_definitions
 
     found = read_definitions(path)
     return {kind: listing(getattr(found, kind)) for kind in KINDS}

@@ -5,23 +5,23 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from portico.components.aliases import ConfigAliases
-from portico.components.classify import classify_name, is_project
-from portico.components.composition import Composer
-from portico.components.cycles import enter
-from portico.components.resolution import (
+from portico.core.state.report import report
+from portico.library.components.aliases import ConfigAliases
+from portico.library.components.classify import classify_name, is_project
+from portico.library.components.composition import Composer
+from portico.library.components.cycles import enter
+from portico.library.components.resolution import (
     components_of,
     default_resolvers,
     resolve_components,
     with_handlers,
 )
-from portico.core.state.report import report
 
 if TYPE_CHECKING:
-    from portico.components.bundled import BundleOpener
-    from portico.components.project import Project
-    from portico.components.project_builds import ProjectBuilds
-    from portico.components.resolver import RequestedComponent
+    from portico.library.components.bundled import BundleOpener
+    from portico.library.components.project import Project
+    from portico.library.components.project_builds import ProjectBuilds
+    from portico.library.components.resolver import RequestedComponent
 
 DEFAULT_PORT = 8000
 
@@ -58,8 +58,8 @@ class _Bundles:
         """Return the entries without bundles; raises PorticoError."""
         if all(one.component is None or one.component.kind != "bundle" for one in entries):
             return list(entries)
-        from portico.components.bundled import BundleOpener
         from portico.console.bundle_approval import approve_bundle
+        from portico.library.components.bundled import BundleOpener
 
         self.opener = self.opener or BundleOpener(approve_bundle)
         return await self.opener.expand(entries, is_all=is_all)
@@ -75,7 +75,7 @@ def composer_of(options: RunOptions) -> Composer:
     found = asyncio.run(resolve_components(options.component, options.override, resolvers, bundles))
     components = with_handlers(components_of(found), options.handlers)
     if options.grant:
-        from portico.components.granted import granted
+        from portico.library.components.granted import granted
 
         components = granted(components, options.grant)
     is_bundle = bundles.opener is not None and bundles.opener.alone is not None
@@ -98,8 +98,8 @@ def _build_missing(arguments: Sequence[str], aliases: ConfigAliases) -> None:
 
     A name of the config means what it names there, and not a folder that happens to be here.
     """
-    from portico.components.project import project_in
-    from portico.components.project_builds import run_build
+    from portico.library.components.project import project_in
+    from portico.library.components.project_builds import run_build
 
     for argument in arguments:
         folder = classify_name(argument)[1]
@@ -113,8 +113,8 @@ def _build_missing(arguments: Sequence[str], aliases: ConfigAliases) -> None:
 
 def _builds(entries: "Sequence[RequestedComponent]") -> "ProjectBuilds":
     """Return the projects that the person named: no alias, profile or bundle runs a build."""
-    from portico.components.project import project_of
-    from portico.components.project_builds import ProjectBuilds
+    from portico.library.components.project import project_of
+    from portico.library.components.project_builds import ProjectBuilds
 
     found: dict[str, Project] = {}
     for entry in entries:

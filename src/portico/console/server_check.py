@@ -42,7 +42,7 @@ def _server_of(entry: ServerEntry | ComponentEntry) -> ServerEntry:
     """The server of an entry; a component is tested in its own process."""
     if isinstance(entry, ServerEntry):
         return entry
-    from portico.components.own_process import as_server, checked
+    from portico.library.components.own_process import as_server, checked
 
     return as_server(checked(entry))
 

@@ -11,10 +11,10 @@ from portico.console.task_views import print_result
 from portico.core.model.wording import plain
 from portico.delegate.agent_text import AgentTextReader
 from portico.delegate.stored_delegation import DelegationResult, stored_result
-from portico.tasks.record import COMPLETED, TaskRecord
+from portico.library.tasks.store.record import COMPLETED, TaskRecord
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _POLL_S = 0.1
 

@@ -7,10 +7,10 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from portico.components.classify import Component, InvalidArgument, classify
 from portico.console.argument_types import add_grant, header, pair, repeatable, seconds, valued
 from portico.core.model.errors import TargetError
 from portico.core.model.release import __version__
+from portico.library.components.classify import Component, InvalidArgument, classify
 
 if TYPE_CHECKING:
     from portico.core.config.schema import ServerEntry
@@ -43,8 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def component_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Component:
     """The target as a component; wrong usage ends the command."""
-    from portico.components.aliases import ConfigAliases
-    from portico.components.granted import granted
+    from portico.library.components.aliases import ConfigAliases
+    from portico.library.components.granted import granted
 
     try:
         component = classify(options.target, ConfigAliases(options.config))
@@ -81,7 +81,7 @@ def address_of(component: Component, options: argparse.Namespace) -> "Address":
         return address(component.entry)
     if component.url:
         return _url(component.url, options)
-    from portico.components.command_name import title_of_command
+    from portico.library.components.command_name import title_of_command
     from portico.upstream.wires.child_wire import Command
 
     env = dict(options.env)
@@ -89,7 +89,7 @@ def address_of(component: Component, options: argparse.Namespace) -> "Address":
         return Command(component.argv, title=title_of_command(component.argv), env=env)
     path = component.path
     file = f"{path}:{component.variable}" if component.variable else path
-    from portico.components.file_python import command_of
+    from portico.library.components.file_python import command_of
 
     argv = command_of(file)
     return Command(argv, title=file, env=env)

@@ -11,11 +11,11 @@ from portico.console.render import Screen, Ticker
 from portico.console.task_views import short, tool_of
 from portico.core.model.errors import PorticoError
 from portico.core.model.methods import ELICIT, SAMPLE
-from portico.task_protocol.task_answers import question_text, typed_answer, until_closed
-from portico.tasks.record import TaskQuestion, TaskRecord
+from portico.library.tasks.mcp.task_answers import question_text, typed_answer, until_closed
+from portico.library.tasks.store.record import TaskQuestion, TaskRecord
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 
 class QuestionClosed(PorticoError):

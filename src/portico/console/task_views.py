@@ -17,9 +17,9 @@ from portico.core.model.context import LOCAL
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted, plain
 from portico.core.protocol.codec import NO_RAW, decoded
-from portico.task_protocol.task_answers import question_text
-from portico.task_protocol.task_wire import agent_of, error_of, reason_of, result_of
-from portico.tasks.record import (
+from portico.library.tasks.mcp.task_answers import question_text
+from portico.library.tasks.mcp.task_wire import agent_of, error_of, reason_of, result_of
+from portico.library.tasks.store.record import (
     COMPLETED,
     ID_PREFIX,
     INTERRUPTED,
@@ -28,7 +28,7 @@ from portico.tasks.record import (
 )
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _HEAD = ("id", "age", "state", "kind", "tool", "agent", "message")
 _AGENT = _HEAD.index("agent")

@@ -4,10 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from portico.components.classify import ComponentError, InvalidArgument, classify
-from portico.components.load import LoadError, import_file
 from portico.core.model.errors import PorticoError
 from portico.core.state.own_line import own_line
+from portico.library.components.classify import ComponentError, InvalidArgument, classify
+from portico.library.components.load import LoadError, import_file
 
 if TYPE_CHECKING:
     import asyncio

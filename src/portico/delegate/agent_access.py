@@ -20,13 +20,13 @@ from portico.delegate.granted_endpoint import GrantedEndpoint
 from portico.delegate.nested_questions import NestedQuestions
 from portico.delegate.stored_delegation import StoredDelegation
 from portico.edge.windows.task_window import SOCKET_VARIABLE, TOKEN_VARIABLE
-from portico.tasks.record import AGENT_PREFIX, TaskRecord, agent_principal
-from portico.tasks.work import Work
+from portico.library.tasks.store.record import AGENT_PREFIX, TaskRecord, agent_principal
+from portico.library.tasks.worker.work import Work
 from portico.upstream.auth.token import new_task_token
 from portico.upstream.process.family import Family
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 SERVER_NAME = "portico"
 LISTED_S = 5.0

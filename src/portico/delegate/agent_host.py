@@ -17,7 +17,7 @@ from portico.core.config.agents_schema import AgentEntry, AgentsConfig
 from portico.core.state.background import Background
 from portico.core.state.store_error import StoreError
 from portico.delegate.agent_slots import AgentSlots
-from portico.observe.delegation_metrics import DelegationMetrics, DelegationNote
+from portico.library.observe.delegation_metrics import DelegationMetrics, DelegationNote
 
 if TYPE_CHECKING:
     from portico.agents.acp_connection import AcpConnection

@@ -11,7 +11,7 @@ from typing import Self
 
 from portico.core.state.files import keep_newest, make_private
 from portico.delegate.stored_delegation import StoredDelegation
-from portico.task_protocol.task_host import TaskHost
+from portico.library.tasks.mcp.task_host import TaskHost
 
 _MAX_BYTES = 4 << 20
 _MAX_FILES = 100

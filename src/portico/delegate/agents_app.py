@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from portico.agents.quotas import quotas_in_folder
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.config.agents_schema import AgentsConfig
 from portico.core.model.errors import McpError
 from portico.core.model.types import Link
@@ -15,8 +14,9 @@ from portico.delegate.delegate_runner import DelegateRunner
 from portico.delegate.delegate_tools import DelegateTools
 from portico.delegate.stored_delegation import call_of
 from portico.delegate.worktree_folder import WorktreeFolders
-from portico.task_protocol.task_host import LinkedRunner, TaskHost
-from portico.task_protocol.task_tools import TaskTools
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.tasks.mcp.task_host import LinkedRunner, TaskHost
+from portico.library.tasks.mcp.task_tools import TaskTools
 
 _KIND = "delegate@agents"
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from portico.task_protocol.task_tool_definitions import hints
+from portico.library.tasks.mcp.task_tool_definitions import hints
 
 if TYPE_CHECKING:
     from portico.core.config.agents_schema import AgentEntry, AgentsConfig

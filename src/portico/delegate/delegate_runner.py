@@ -42,10 +42,10 @@ from portico.delegate.stored_delegation import (
     result_from,
 )
 from portico.delegate.worktree_record import WorktreeError
-from portico.task_protocol.answer_choices import ANSWERS
-from portico.task_protocol.task_answers import FOR_MODEL
-from portico.tasks.record import COMPLETED, STARTING
-from portico.tasks.work import ORPHANED, TaskOutcome, Work
+from portico.library.tasks.mcp.answer_choices import ANSWERS
+from portico.library.tasks.mcp.task_answers import FOR_MODEL
+from portico.library.tasks.store.record import COMPLETED, STARTING
+from portico.library.tasks.worker.work import ORPHANED, TaskOutcome, Work
 from portico.upstream.process.family import Family
 
 _MAX_AGENTS = 8

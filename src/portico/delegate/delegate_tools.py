@@ -23,13 +23,13 @@ from portico.delegate.folders import folder_within, known_folder, task_folder
 from portico.delegate.prompt_context import check_size, context_blocks
 from portico.delegate.stored_delegation import StoredDelegation, note_in, stored_result
 from portico.delegate.waiting import begun_task, own_result, typed, unfinished, wait_for
-from portico.providers.task_mode import OWN
-from portico.server import Server
-from portico.task_protocol.task_call import OwnTask
-from portico.task_protocol.task_host import FindTasks, stored
-from portico.task_protocol.task_tools import TaskTools
-from portico.task_protocol.task_wire import agent_of
-from portico.tasks.record import TaskRecord
+from portico.library.functions.task_mode import OWN
+from portico.library.server import Server
+from portico.library.tasks.mcp.task_call import OwnTask
+from portico.library.tasks.mcp.task_host import FindTasks, stored
+from portico.library.tasks.mcp.task_tools import TaskTools
+from portico.library.tasks.mcp.task_wire import agent_of
+from portico.library.tasks.store.record import TaskRecord
 
 
 class _Delegate(Struct, forbid_unknown_fields=True, kw_only=True):

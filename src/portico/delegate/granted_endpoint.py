@@ -9,7 +9,6 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Raw, Struct
 
-from portico.chain.fold import terminus
 from portico.core.model.context import Context
 from portico.core.model.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from portico.core.model.message import NOTHING, Request, Response
@@ -22,7 +21,8 @@ from portico.core.protocol.listen import change_message
 from portico.core.protocol.tasks import is_about_task
 from portico.core.state.pending import after
 from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
-from portico.task_protocol.task_tool_definitions import TASK_TOOL_NAMES
+from portico.library.chain.fold import terminus
+from portico.library.tasks.mcp.task_tool_definitions import TASK_TOOL_NAMES
 
 DELEGATION_TOOLS = frozenset((*AGENT_TOOL_NAMES, *TASK_TOOL_NAMES))
 """The tools of an agent that may delegate further; they show it its own tasks only."""

@@ -14,13 +14,13 @@ import msgspec
 from portico.core.model.errors import PorticoError
 from portico.core.protocol.codec import encode
 from portico.core.state.background import Background
-from portico.task_protocol.task_answers import is_for_person, until_closed
-from portico.task_protocol.task_changes import task_changes
-from portico.tasks.record import TaskQuestion, TaskRecord
-from portico.tasks.work import Work
+from portico.library.tasks.mcp.task_answers import is_for_person, until_closed
+from portico.library.tasks.mcp.task_changes import task_changes
+from portico.library.tasks.store.record import TaskQuestion, TaskRecord
+from portico.library.tasks.worker.work import Work
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 
 class NestedQuestions:

@@ -10,8 +10,8 @@ from msgspec import Struct
 from portico.agents.delegation import TurnOutcome
 from portico.core.model.wording import counted
 from portico.core.protocol.codec import encode
-from portico.task_protocol.task_call import StoredCall
-from portico.task_protocol.task_wire import StoredPayload, result_of
+from portico.library.tasks.mcp.task_call import StoredCall
+from portico.library.tasks.mcp.task_wire import StoredPayload, result_of
 
 _ALLOWED = ("allowed", "answered_allow")
 """Decisions about permissions with which an agent can go ahead."""

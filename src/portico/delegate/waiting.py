@@ -13,15 +13,15 @@ from portico.core.model.errors import ToolError
 from portico.core.protocol.received_results import ReceivedToolResult
 from portico.core.protocol.result_fields import with_notes
 from portico.delegate.delegate_definitions import AGENT_STATUS
-from portico.task_protocol.task_answers import question_notes, settled_task
-from portico.task_protocol.task_call import OwnTask
-from portico.task_protocol.task_changes import task_changes
-from portico.task_protocol.task_host import stored
-from portico.task_protocol.task_wire import agent_of, reason_of, result_of
-from portico.tasks.record import COMPLETED, TaskRecord
+from portico.library.tasks.mcp.task_answers import question_notes, settled_task
+from portico.library.tasks.mcp.task_call import OwnTask
+from portico.library.tasks.mcp.task_changes import task_changes
+from portico.library.tasks.mcp.task_host import stored
+from portico.library.tasks.mcp.task_wire import agent_of, reason_of, result_of
+from portico.library.tasks.store.record import COMPLETED, TaskRecord
 
 if TYPE_CHECKING:
-    from portico.tasks.store import TaskStore
+    from portico.library.tasks.store.store import TaskStore
 
 _BEGIN_S = 1.0
 """How long the answer to a task in the background waits for the choice of its agent."""

@@ -20,7 +20,7 @@ from portico.delegate.stored_delegation import (
 from portico.delegate.worktree import Worktree, WorktreeState
 from portico.delegate.worktree_record import WorktreeError
 from portico.delegate.worktrees import WorktreeLock, Worktrees
-from portico.tasks.work import Work
+from portico.library.tasks.worker.work import Work
 
 WORKTREES = "worktrees"
 """The folder of all worktrees, in the state folder."""

@@ -21,7 +21,7 @@ from portico.delegate.refs import branch_tip, head
 from portico.delegate.repository import Repository, find_repository
 from portico.delegate.worktree import Worktree
 from portico.delegate.worktree_record import WorktreeError, WorktreeRecord
-from portico.tasks.record import ID_PREFIX
+from portico.library.tasks.store.record import ID_PREFIX
 
 _RECORD, _LOCK = "worktree.json", "lock"
 _MAX_RECORD = 1 << 20

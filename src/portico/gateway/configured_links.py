@@ -5,17 +5,17 @@ from functools import partial
 
 from msgspec import Struct
 
-from portico.components.classify import Component, ComponentError, classify
-from portico.components.load import Imported, load_middleware
-from portico.components.off_loop import load_off_loop
-from portico.components.own_modules import forget_modules
-from portico.components.own_process import as_link
 from portico.core.config.schema import Config, Timeouts, file_of
 from portico.core.documents.trust import check_code
 from portico.core.model.errors import PorticoError
 from portico.core.model.types import Link
 from portico.gateway.local_server import LocalEntry, local_entries
-from portico.server import Server
+from portico.library.components.classify import Component, ComponentError, classify
+from portico.library.components.load import Imported, load_middleware
+from portico.library.components.off_loop import load_off_loop
+from portico.library.components.own_modules import forget_modules
+from portico.library.components.own_process import as_link
+from portico.library.server import Server
 
 _IMPORT_S = Timeouts().init
 

@@ -4,9 +4,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from portico.chain.endpoint import ChainEndpoint
-from portico.chain.exact_params import exact_params
-from portico.chain.views import Views
 from portico.core.catalog.catalog import Catalog, Identity
 from portico.core.catalog.merge import Merged
 from portico.core.catalog.server_summary import ServerSummary, summarize
@@ -19,13 +16,16 @@ from portico.gateway.metatools import MetaTools, SearchableRegistry
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.qualified_links import QualifiedLinks
 from portico.gateway.router import CallRecorder, Router
-from portico.observe.observing import observing
-from portico.task_protocol.lazy_task_tools import LazyTaskTools
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.chain.exact_params import exact_params
+from portico.library.chain.views import Views
+from portico.library.observe.observing import observing
+from portico.library.tasks.mcp.lazy_task_tools import LazyTaskTools
 
 if TYPE_CHECKING:
     from portico.gateway.gateway_tasks import GatewayTasks
-    from portico.task_protocol.lazy_task_link import LazyTaskLink
-    from portico.task_protocol.task_host import TaskHost
+    from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
+    from portico.library.tasks.mcp.task_host import TaskHost
 
 IN_FOLDER = "@"
 """Precedes the folder of its clients in the name of an endpoint."""

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from portico.chain.views import ViewFailed, Views
 from portico.core.catalog.catalog import Catalog, Identity, without_output_schema
 from portico.core.catalog.merge import ItemRoute, Merged
 from portico.core.config.schema import Config
@@ -26,7 +25,8 @@ from portico.gateway.instructions import merged_instructions
 from portico.gateway.member import Member
 from portico.gateway.short_tools import shortened_tools
 from portico.gateway.tool_hints import hinted
-from portico.task_protocol.task_tool_definitions import task_tools
+from portico.library.chain.views import ViewFailed, Views
+from portico.library.tasks.mcp.task_tool_definitions import task_tools
 
 _KINDS = ("tools", "resources", "prompts")
 FIRST_LIST_TIMEOUT_S = 10.0

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 
-from portico.chain.views import ViewFailed, ViewPending, Views, VisibleOffer
 from portico.core.catalog.merge import ADDED, Merged
 from portico.core.model.context import Context
 from portico.core.model.errors import NameClash
 from portico.core.model.message import Request
+from portico.library.chain.views import ViewFailed, ViewPending, Views, VisibleOffer
 
 
 class FilteredMerged:

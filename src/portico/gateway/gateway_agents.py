@@ -31,7 +31,7 @@ class GatewayAgents:
         from portico.delegate.delegate_tools import DelegateTools
         from portico.delegate.stored_delegation import call_of
         from portico.delegate.worktree_folder import WorktreeFolders
-        from portico.task_protocol.task_host import LinkedRunner
+        from portico.library.tasks.mcp.task_host import LinkedRunner
 
         self.host: AgentHost = AgentHost(config, lambda: quotas_in_folder(folder), folder)
         self.access: AgentAccess = AgentAccess(

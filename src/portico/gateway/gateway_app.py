@@ -10,9 +10,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from portico.chain.current_endpoint import CurrentEndpoint
-from portico.chain.endpoint import ChainEndpoint
-from portico.components.cycles import MAX_DEPTH, is_too_deep
 from portico.core.catalog.cache_folder import CacheFolder
 from portico.core.catalog.catalog_store import CatalogStore
 from portico.core.catalog.history_store import histories
@@ -33,14 +30,17 @@ from portico.gateway.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry import Registry
 from portico.gateway.reload import ConfigWatcher
 from portico.gateway.serve_options import ServeOptions
-from portico.observe.journal import Journal, open_journal
-from portico.observe.metrics import Metrics
+from portico.library.chain.current_endpoint import CurrentEndpoint
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.components.cycles import MAX_DEPTH, is_too_deep
+from portico.library.observe.journal import Journal, open_journal
+from portico.library.observe.metrics import Metrics
 
 if TYPE_CHECKING:
     from portico.core.model.types import Endpoint, LimitedEndpoint
+    from portico.library.tasks.store.record import TaskRecord
+    from portico.library.tasks.worker.worker import TaskWorker
     from portico.search.searcher import Searcher
-    from portico.tasks.record import TaskRecord
-    from portico.tasks.worker import TaskWorker
     from portico.upstream.process.family import Family
 
 _CONTINUE_S = 0.2
@@ -142,7 +142,7 @@ class GatewayApp:
             return None
 
         def worker() -> "TaskWorker":
-            from portico.tasks.worker import TaskWorker, WorkerSettings
+            from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 
             settings = config.tasks
             return TaskWorker(
@@ -254,8 +254,8 @@ class GatewayApp:
 
     async def metrics_page(self) -> tuple[bytes, bytes]:
         """Return the content type and the page of metrics, rendered in a thread."""
-        await asyncio.to_thread(import_module, "portico.observe.prometheus")
-        from portico.observe.prometheus import CONTENT_TYPE, GatewayCollector
+        await asyncio.to_thread(import_module, "portico.library.observe.prometheus")
+        from portico.library.observe.prometheus import CONTENT_TYPE, GatewayCollector
 
         self.journal.count()
         delegations = None if self.agents is None else self.agents.host.metrics

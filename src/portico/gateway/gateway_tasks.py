@@ -17,19 +17,19 @@ from portico.gateway import metatool_definitions
 from portico.gateway.endpoints import IN_FOLDER
 from portico.gateway.exposure import Exposure
 from portico.gateway.member import Member
-from portico.providers.task_mode import NO_TASKS, TaskMode, TaskSupport
-from portico.task_protocol.lazy_task_link import LazyTaskLink
-from portico.task_protocol.task_policy import TaskTerms
+from portico.library.functions.task_mode import NO_TASKS, TaskMode, TaskSupport
+from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
+from portico.library.tasks.mcp.task_policy import TaskTerms
 from portico.upstream.connections.relay import FinishTask
 from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
-    from portico.task_protocol.remote_task import RemoteTask, TaskRelay
-    from portico.task_protocol.task_endpoint import TaskEndpoint
-    from portico.task_protocol.task_host import TaskHost
-    from portico.tasks.store import TaskStore
-    from portico.tasks.work import Runner
-    from portico.tasks.worker import TaskWorker
+    from portico.library.tasks.mcp.remote_task import RemoteTask, TaskRelay
+    from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
+    from portico.library.tasks.mcp.task_host import TaskHost
+    from portico.library.tasks.store.store import TaskStore
+    from portico.library.tasks.worker.work import Runner
+    from portico.library.tasks.worker.worker import TaskWorker
 
 _UNKNOWN = TaskMode(TaskSupport.UNKNOWN)
 _MAX_DAMAGED = 20
@@ -75,8 +75,8 @@ class GatewayTasks:
     @cached_property
     def host(self) -> "TaskHost":
         """The worker and its runners."""
-        from portico.task_protocol.remote_task import RemoteTaskRunner
-        from portico.task_protocol.task_host import TaskHost
+        from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
+        from portico.library.tasks.mcp.task_host import TaskHost
 
         host = TaskHost(self._make_worker(), self._scope)
         host.calls.find = self._linked
@@ -129,7 +129,7 @@ class GatewayTasks:
         return made
 
     def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskEndpoint":
-        from portico.task_protocol.task_endpoint import TaskEndpoint
+        from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
 
         return TaskEndpoint(lambda: self.host, at, policy)
 
@@ -296,8 +296,8 @@ class MemberTaskPolicy:
 
 def file_store(folder: str, config: Config) -> "TaskStore":
     """Return the store in a folder, with the limits of a config."""
-    from portico.tasks.record import TaskLimits
-    from portico.tasks.store import tasks_in_folder
+    from portico.library.tasks.store.record import TaskLimits
+    from portico.library.tasks.store.store import tasks_in_folder
 
     kept = config.kept_tasks
     limits = TaskLimits(
@@ -313,6 +313,6 @@ def has_store(folder: str) -> bool:
 
 def memory_store() -> "TaskStore":
     """Return a store that ends with this process."""
-    from portico.tasks.store import tasks_in_memory
+    from portico.library.tasks.store.store import tasks_in_memory
 
     return tasks_in_memory()

@@ -4,11 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from portico.chain.endpoint_parts import Hub
-from portico.components.classify import ComponentError, classify
-from portico.components.load import import_file, load_file
-from portico.components.off_loop import ImportTimeout, load_off_loop
-from portico.components.own_modules import forget_modules
 from portico.core.catalog.catalog import Catalog
 from portico.core.config.schema import ComponentEntry
 from portico.core.documents.trust import check_code
@@ -19,8 +14,13 @@ from portico.core.model.offer import Offer
 from portico.core.model.types import Answer, Change
 from portico.core.state.hub import ChangeHub
 from portico.gateway.local_server import LocalServer
-from portico.providers.task_mode import TaskMode
-from portico.server import Server
+from portico.library.chain.endpoint_parts import Hub
+from portico.library.components.classify import ComponentError, classify
+from portico.library.components.load import import_file, load_file
+from portico.library.components.off_loop import ImportTimeout, load_off_loop
+from portico.library.components.own_modules import forget_modules
+from portico.library.functions.task_mode import TaskMode
+from portico.library.server import Server
 from portico.upstream.connections.direct_call import as_mcp_error
 
 _NOTHING = Offer()

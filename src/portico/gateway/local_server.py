@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from portico.chain.core import first_owner
 from portico.core.catalog.attributed_questions import for_session
 from portico.core.config.schema import Config, ToolFilter
 from portico.core.documents.names import is_valid_name, valid_name
@@ -18,9 +17,10 @@ from portico.core.model.message import Request, Response
 from portico.core.model.offer import Offer
 from portico.core.model.session import Session
 from portico.core.model.types import Answer, Change
-from portico.providers.prefixed import functions_of, tools_of
-from portico.providers.task_mode import TaskMode
-from portico.server import Server, freeze
+from portico.library.chain.core import first_owner
+from portico.library.functions.prefixed import functions_of, tools_of
+from portico.library.functions.task_mode import TaskMode
+from portico.library.server import Server, freeze
 from portico.upstream.connections.direct_call import as_mcp_error
 
 

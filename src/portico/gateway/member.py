@@ -7,9 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from portico.chain.endpoint_parts import CatalogSource
-from portico.chain.fold import fold
-from portico.chain.only import Only
 from portico.core.catalog.catalog import Catalog
 from portico.core.catalog.namespaced import NamespacedOffer, can_create_tasks
 from portico.core.catalog.sanitize import sanitize_text
@@ -24,7 +21,10 @@ from portico.core.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.core.protocol.eras import members
 from portico.core.protocol.tasks import support_of
 from portico.gateway.local_server import LocalEntry
-from portico.providers.task_mode import TaskMode, TaskSupport
+from portico.library.chain.endpoint_parts import CatalogSource
+from portico.library.chain.fold import fold
+from portico.library.chain.only import Only
+from portico.library.functions.task_mode import TaskMode, TaskSupport
 from portico.upstream.connections.backoff import BackoffLimits, jittered
 from portico.upstream.connections.direct_call import as_mcp_error
 from portico.upstream.connections.installs import INSTALLING, WAITING

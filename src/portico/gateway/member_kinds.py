@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
-from portico.components.component_upstream import ComponentUpstream
-from portico.components.own_process import as_server, checked, keeps_sessions
 from portico.core.catalog.history import History
 from portico.core.catalog.upstream_key import upstream_key
 from portico.core.config.schema import ComponentEntry, ServerEntry
@@ -15,6 +13,8 @@ from portico.core.model.offer import Offer
 from portico.gateway.in_process import InProcessComponent
 from portico.gateway.local_server import LocalEntry, LocalServer
 from portico.gateway.member import Entry, Member
+from portico.library.components.component_upstream import ComponentUpstream
+from portico.library.components.own_process import as_server, checked, keeps_sessions
 from portico.upstream.connections.catalog_views import Memory
 from portico.upstream.connections.configured_address import address, configured_limits
 from portico.upstream.connections.installs import Installs

@@ -7,7 +7,7 @@ from msgspec import Raw, Struct, field
 
 from portico.core.model.message import Request
 from portico.core.protocol.codec import decoded, encode
-from portico.task_protocol.task_tool_definitions import TASK_TOOL_NAMES, hints
+from portico.library.tasks.mcp.task_tool_definitions import TASK_TOOL_NAMES, hints
 
 SEARCH, DESCRIBE = "search_tools", "describe_tool"
 EXECUTE, EXECUTE_READ = "execute_tool", "execute_read_tool"

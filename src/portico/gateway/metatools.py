@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from portico.chain.fold import terminus
 from portico.core.catalog.exposed_names import SEPARATOR
 from portico.core.catalog.merge import ADDED
 from portico.core.catalog.rendering import brief, brief_status, brief_text, full, full_text
@@ -28,6 +27,7 @@ from portico.gateway.bare_names import with_bare_names
 from portico.gateway.exposure import Exposure, MemberRegistry
 from portico.gateway.failure_results import failure_response, result_response
 from portico.gateway.rewrite import InvalidCall, not_read_only, unwrapping
+from portico.library.chain.fold import terminus
 from portico.upstream.connections.installs import INSTALLING, WAITING
 
 if TYPE_CHECKING:

@@ -5,9 +5,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from portico.chain.fold import fold_links, link_name, terminus
-from portico.chain.link_rounds import LinkRounds
-from portico.chain.views import Views, guarded_fold
 from portico.core.catalog.merge import ItemRoute, Merged
 from portico.core.model.context import Context
 from portico.core.model.errors import NameClash
@@ -17,6 +14,9 @@ from portico.core.model.offer import KINDS, Listed, Offer
 from portico.core.model.types import Answer, Handler, Link
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.rewrite import reference_of
+from portico.library.chain.fold import fold_links, link_name, terminus
+from portico.library.chain.link_rounds import LinkRounds
+from portico.library.chain.views import Views, guarded_fold
 
 
 class MiddleLinks:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from portico.chain.fold import fold_links, terminus
-from portico.chain.views import Views
 from portico.core.catalog.exposed_names import SEPARATOR
 from portico.core.catalog.merge import Merged
 from portico.core.catalog.namespaced import NamespacedOffer, with_field
@@ -19,6 +17,8 @@ from portico.core.model.offer import EMPTY_LIST, KEYS, Listed, Offer
 from portico.core.model.types import Answer, Handler, Link
 from portico.core.protocol.request_target import with_target
 from portico.gateway.rewrite import reference_of
+from portico.library.chain.fold import fold_links, terminus
+from portico.library.chain.views import Views
 
 
 class QualifiedLinks:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from portico.chain.endpoint import ChainEndpoint
-from portico.chain.views import Views
 from portico.core.catalog.catalog import Catalog, Identity
 from portico.core.catalog.exposed_names import SEPARATOR
 from portico.core.catalog.merge import Clash, Merged
@@ -30,14 +28,16 @@ from portico.gateway.member_kinds import MemberEnvironment, MemberLimits, member
 from portico.gateway.middle_links import CompositionOrder
 from portico.gateway.router import CallRecorder, Router
 from portico.gateway.tool_search import ToolSearch
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.chain.views import Views
 from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.gateway.folder_registry import FolderRegistry
     from portico.gateway.gateway_tasks import GatewayTasks
+    from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
     from portico.search.index import Hit
     from portico.search.searcher import Searcher
-    from portico.task_protocol.lazy_task_link import LazyTaskLink
 
 MAX_FOLDERS = 64
 """The limit of folders with servers of their own; each may have a process of every server."""

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from portico.chain.endpoint import ChainEndpoint
-from portico.chain.fold import terminus
 from portico.core.catalog.attributed_questions import named_error, named_result
 from portico.core.catalog.merge import ItemRoute
 from portico.core.catalog.resource_origins import URI_KEY_ENDING, ResourceOrigins
@@ -35,6 +33,8 @@ from portico.gateway.rewrite import (
     with_uri,
     without_task_support,
 )
+from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.chain.fold import terminus
 
 _SET_LEVEL_TIMEOUT_S = 2.0
 """The time that servers have to accept a client's log level."""

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from portico.components.own_process import as_server, checked
-from portico.components.wasm_process import settings_of
 from portico.core.config.component_grants import (
     ComponentGrants,
     GrantedFolder,
@@ -16,7 +14,9 @@ from portico.core.config.component_grants import (
 from portico.core.config.expand import Sources, Unresolved
 from portico.core.config.read import read
 from portico.core.documents.problems import ConfigError
-from tests.wasm.building import wat
+from portico.library.components.own_process import as_server, checked
+from portico.library.components.wasm_process import settings_of
+from tests.library.wasm.building import wat
 
 
 @pytest.fixture(autouse=True)

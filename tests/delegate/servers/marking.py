@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from portico.chain.hooks import ToolRequest
+from portico.library.chain.hooks import ToolRequest
 
 
 def on_result(call: ToolRequest, result: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from weakref import ref
 import msgspec
 import pytest
 
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.model.context import Context
 from portico.core.model.message import Meta, Request
 from portico.core.model.offer import Offer
 from portico.core.model.session import Session
 from portico.core.model.version import Version
+from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections import catalog_views
 from portico.upstream.connections.catalog_views import MAX_VIEWS, CatalogView
 from portico.upstream.connections.policy import UpstreamPolicy

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from portico.chain.endpoint import ChainEndpoint
 from portico.core.model.context import Context
 from portico.core.model.errors import AskError
 from portico.core.model.message import Request
 from portico.core.model.session import Session
 from portico.core.model.version import Version
+from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream
 from tests.upstream.connections.fakes import Fake, FakeWire, Message, modern, result

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from portico.chain.endpoint import ChainEndpoint
 from portico.edge.transport.http_app import HttpApp
+from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.caller import Outbox
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream

@@ -1,0 +1,1 @@
+"""The parts of servers: the chain, functions, tasks, components, bundles."""

@@ -1,0 +1,1 @@
+"""Tasks: stored, worked on, and offered to clients."""

@@ -1,0 +1,1 @@
+"""Durable work, stored: submitted, leased to a worker, finished once."""

@@ -1,0 +1,1 @@
+"""Claims tasks, renews their leases and finishes them."""

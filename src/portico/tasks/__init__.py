@@ -1,1 +1,0 @@
-"""Durable work: submitted, leased to a worker, finished once."""
