@@ -33,7 +33,7 @@ PRIVATE = {
 
 SKIPS = {
     "core/documents/test_trust.py": "only root can make a file of root's",
-    "delegate/test_descent.py": "some systems forbid users to make namespaces",
+    "agents/delegation/test_descent.py": "some systems forbid users to make namespaces",
     "core/http1/test_dial.py": "the methods of uvloop cannot be replaced",
     "support/shared.py": "skips only where CI is not set",
 }

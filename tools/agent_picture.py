@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.delegate.delegations import wrote
-from tests.delegate.qwen import qwen_table
+from tests.agents.delegation.delegations import wrote
+from tests.agents.delegation.qwen import qwen_table
 from tests.support.model_server import ModelServer, calls, model_server, says
 from tests.support.tmux import Tmux, tmux
 from tests.wrap.faults import until

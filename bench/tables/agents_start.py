@@ -13,7 +13,7 @@ from bench.report import Section, Table
 from bench.rounds import Samples
 from bench.scale import Scale
 from bench.workload import ROOT, WrongAnswer
-from tests.delegate.qwen import qwen_table
+from tests.agents.delegation.qwen import qwen_table
 from tests.support.model_server import ModelServer, Script, model_server, says
 
 _AGENT = ROOT / ".agents" / "node_modules" / "@qwen-code" / "qwen-code" / "cli.js"

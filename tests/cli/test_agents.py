@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from portico.agents.quotas import quotas_in_folder
-from portico.agents.usage import AgentUsage
+from portico.agents.delegation.stored_delegation import AgentNote, StoredDelegation, note_text
+from portico.agents.routing.quotas import quotas_in_folder
+from portico.agents.turns.usage import AgentUsage
 from portico.cli.main import main
 from portico.core.config.agents_schema import RateLimit
 from portico.core.config.paths import state_folder
 from portico.core.model.context import LOCAL
 from portico.core.protocol.codec import encode
-from portico.delegate.stored_delegation import AgentNote, StoredDelegation, note_text
 from portico.library.tasks.store.record import CANCELLED
 from portico.library.tasks.store.store import tasks_in_folder
 from tests.support.task_stores import running

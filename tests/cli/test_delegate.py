@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.rig import permission
+from tests.agents.delegation.delegations import Crew, acp
+from tests.agents.turns.rig import permission
 from tests.cli.test_call_terminal import at_terminal
-from tests.delegate.delegations import Crew, acp
 from tests.support.running import WAIT_S
 from tests.wrap.faults import until
 

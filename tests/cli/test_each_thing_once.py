@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from portico.core.model.wording import plain
-from tests.agents.rig import permission
+from tests.agents.delegation.delegations import Crew, acp
+from tests.agents.turns.rig import permission
 from tests.cli.test_call_terminal import at_terminal
-from tests.delegate.delegations import Crew, acp
 from tests.support.running import WAIT_S
 from tests.support.shared import ROOT
 
@@ -21,7 +21,7 @@ RUNNING = {"update": {"sessionUpdate": "tool_call", "kind": "execute", "title": 
 USAGE = {"inputTokens": 5, "outputTokens": 7}
 COST = {"sessionUpdate": "usage_update", "cost": {"amount": 5e-05, "currency": "USD"}}
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask"}, {"id": "plan"}]}
-MARKING = ROOT / "tests" / "delegate" / "servers" / "marking.py"
+MARKING = ROOT / "tests" / "agents" / "delegation" / "servers" / "marking.py"
 
 
 def crew_in(folder: Path, **more: Any) -> Crew:

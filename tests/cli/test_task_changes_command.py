@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from portico.agents.worktrees.worktrees import Worktrees
 from portico.cli.main import main
 from portico.core.model.context import LOCAL
-from portico.delegate.worktrees import Worktrees
 from portico.library.tasks.store.record import TaskRecord
 from portico.library.tasks.store.store import tasks_in_folder
+from tests.agents.worktrees.repositories import delegations, git, names, repository, worker_entry
 from tests.cli.test_call_terminal import at_terminal
 from tests.cli.test_completion import suggested
-from tests.delegate.repositories import delegations, git, names, repository, worker_entry
 
 LINES = "".join(f"{number}\n" for number in range(40))
 BINARY = bytes(range(256))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import portico
-from tests.delegate.qwen import qwen_table
+from tests.agents.delegation.qwen import qwen_table
 from tests.docs.pages import ROOT, blocks, prose, text_of
 from tests.library.wasm.building import WIT, javascript
 from tests.support import node

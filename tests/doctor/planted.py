@@ -23,7 +23,7 @@ from portico.upstream.auth.login import Login, LoginFacts, LoginPlace
 from portico.upstream.auth.login_store import LoginStore
 from portico.upstream.process.children_file import pids_name
 from portico.upstream.process.process_tree import start_of
-from tests.agents.rig import FAKE
+from tests.agents.turns.rig import FAKE
 from tests.support.running import EVERYTHING, http_server
 from tests.wrap.standing import until
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.delegate.delegations import Crew, Person, acp, data, delegate, over_http, words
+from tests.agents.delegation.delegations import Crew, Person, acp, data, delegate, over_http, words
 from tests.examples.served import example
 from tests.serve.gateway import Gateway
 from tests.support.running import APPROVING, http_server, portico_run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.delegate.delegations import Crew, acp
+from tests.agents.delegation.delegations import Crew, acp
 from tests.examples.served import example
 from tests.rigs.wire import dumps, raw_member
 from tests.serve.gateway import Gateway, serve_command

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.delegate.qwen import QWEN_SETTINGS
+from tests.agents.delegation.qwen import QWEN_SETTINGS
 from tests.support import node
 from tests.support.model_server import ModelServer
 

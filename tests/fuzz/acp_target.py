@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from portico.agents.delegation import AgentLaunch
-from portico.agents.run_turn import run_turn
+from portico.agents.turns.delegation import AgentLaunch
+from portico.agents.turns.run_turn import run_turn
 from portico.core.config.agents_schema import AgentCallbacks, AgentTimeouts
 from portico.core.model.errors import TargetError
-from tests.agents.rig import OPTIONS, FakePort, prompt
+from tests.agents.turns.rig import OPTIONS, FakePort, prompt
 from tests.fuzz import expect
 from tests.fuzz.targets import PATIENCE_S, Broken
 

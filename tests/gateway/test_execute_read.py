@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from portico import Answer, Context, Handler, Link, Offer, Only, Request, Response, Server
+from portico.agents.delegation.delegate_definitions import delegate_definition
 from portico.core.config.agents_schema import AgentsConfig
 from portico.core.config.schema import Group
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.context import LOCAL
-from portico.delegate.delegate_definitions import delegate_definition
 from portico.gateway.local_server import LocalEntry
 from portico.gateway.metatool_definitions import RESERVED
 from portico.gateway.registry import Registry

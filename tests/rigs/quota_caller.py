@@ -6,7 +6,7 @@ python quota_caller.py FOLDER CALLERS ATTEMPTS LIMIT
 import asyncio
 import sys
 
-from portico.agents.quotas import AgentQuotas, quotas_in_folder
+from portico.agents.routing.quotas import AgentQuotas, quotas_in_folder
 from portico.core.config.agents_schema import RateLimit
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
+from portico.agents.delegation.delegate_definitions import AGENT_TOOL_NAMES
 from portico.gateway.metatool_definitions import RESERVED
-from tests.agents.rig import permission
-from tests.delegate.delegations import acp, wrote
+from tests.agents.delegation.delegations import acp, wrote
+from tests.agents.turns.rig import permission
 from tests.rigs.running import bad, shelf
 from tests.serve.gateway import Pipes, command, result_of, text_in, written
 from tests.support.told import untold

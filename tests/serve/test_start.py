@@ -268,7 +268,7 @@ def test_a_gateway_without_tasks_and_agents_imports_neither(shelves: Shelves) ->
     rarely = {
         "portico.library.tasks.store",
         "portico.library.tasks.mcp.task_tools",
-        "portico.agents",
+        "portico.agents.turns",
     }
     assert before & rarely == set()
     assert "portico.library.tasks.mcp.task_tools" in after

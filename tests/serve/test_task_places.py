@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.delegate.delegations import Crew, acp
+from tests.agents.delegation.delegations import Crew, acp
 from tests.serve.gateway import Gateway, command
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.follower import EXTENSION, FollowingWeb

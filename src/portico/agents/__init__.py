@@ -1,1 +1,1 @@
-"""Agents: other programs that take over whole tasks, over ACP or as plain commands."""
+"""Other agents: their turns, the choice between them, delegation, worktrees."""

@@ -59,8 +59,8 @@ def configured_agents(path: str) -> "AgentsConfig":
 
 
 async def _agents(config: "AgentsConfig") -> list[dict[str, Any]]:
-    from portico.agents.availability import as_data, candidate
-    from portico.agents.quotas import quotas_in_folder
+    from portico.agents.routing.availability import as_data, candidate
+    from portico.agents.routing.quotas import quotas_in_folder
 
     quotas = quotas_in_folder(state_folder())
     try:
@@ -77,7 +77,7 @@ async def _agents(config: "AgentsConfig") -> list[dict[str, Any]]:
 
 async def _running() -> Counter[str]:
     """The delegated tasks in progress, by agent."""
-    from portico.delegate.stored_delegation import note_in
+    from portico.agents.delegation.stored_delegation import note_in
     from portico.library.tasks.store.store import tasks_in_folder
 
     store = tasks_in_folder(state_folder())
@@ -96,7 +96,7 @@ def is_delegated(task: "TaskRecord") -> bool:
 
 async def _test(config: "AgentsConfig", id: str, as_json: bool) -> int:
     """Start an agent and open a session; 1 if that fails, with the reason."""
-    from portico.agents.routing import unknown_agent
+    from portico.agents.routing.routing import unknown_agent
     from portico.console.agent_check import check_agent
 
     entry = config.entries.get(id)
@@ -126,9 +126,9 @@ def _tested(entry: "AgentEntry", outcome: dict[str, Any]) -> str:
 
 
 async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dict[str, Any]:
-    from portico.agents.availability import candidates
-    from portico.agents.quotas import quotas_in_folder
-    from portico.agents.routing import RoutingRequest, explain
+    from portico.agents.routing.availability import candidates
+    from portico.agents.routing.quotas import quotas_in_folder
+    from portico.agents.routing.routing import RoutingRequest, explain
 
     quotas = quotas_in_folder(state_folder())
     try:
@@ -142,7 +142,7 @@ async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dic
 
 
 def _list(path: str, agents: list[dict[str, Any]], as_json: bool) -> int:
-    from portico.agents.availability import figures
+    from portico.agents.routing.availability import figures
 
     screen = Screen(sys.stdout)
     if as_json:

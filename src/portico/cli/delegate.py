@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from portico.agents.delegation.stored_delegation import (
+    StoredDelegation,
+    note_in,
+    stored_result,
+)
 from portico.cli.agents import configured_agents, explain_prompt, is_delegated
 from portico.console.argument_types import seconds, valued
 from portico.console.form import InputClosed, can_ask, read_line
@@ -23,11 +28,6 @@ from portico.core.config.paths import config_file, state_folder
 from portico.core.model.context import LOCAL
 from portico.core.model.errors import PorticoError
 from portico.core.protocol.codec import encode
-from portico.delegate.stored_delegation import (
-    StoredDelegation,
-    note_in,
-    stored_result,
-)
 from portico.library.tasks.store.record import COMPLETED, TaskQuestion, TaskRecord
 from portico.upstream.process.family import refuse_below_agent
 
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 def _type_for(agent: str, config: "AgentsConfig") -> str:
     """Return the type of a task for this agent."""
-    from portico.agents.routing import unknown_agent
+    from portico.agents.routing.routing import unknown_agent
 
     if agent not in config.entries:
         raise PorticoError(unknown_agent(agent, config.entries))

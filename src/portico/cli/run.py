@@ -125,7 +125,7 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
             report(f"{what}: `portico run --agents` has no other tools; use `portico serve`")
 
     def make(_: str | None) -> "EndpointApp":
-        from portico.delegate.agents_app import AgentsApp
+        from portico.agents.delegation.agents_app import AgentsApp
 
         return AgentsApp(config, state_folder(), links)
 

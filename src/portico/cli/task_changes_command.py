@@ -12,17 +12,17 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from portico.agents.delegation.stored_delegation import StoredDelegation
+from portico.agents.delegation.worktree_folder import WORKTREES
+from portico.agents.worktrees.worktree import Worktree
+from portico.agents.worktrees.worktree_record import WorktreeError
+from portico.agents.worktrees.worktrees import Worktrees
 from portico.cli.task_actions import is_confirmed
 from portico.console.render import Screen
 from portico.console.task_views import every_task, find_task
 from portico.core.config.paths import state_folder
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
-from portico.delegate.stored_delegation import StoredDelegation
-from portico.delegate.worktree import Worktree
-from portico.delegate.worktree_folder import WORKTREES
-from portico.delegate.worktree_record import WorktreeError
-from portico.delegate.worktrees import Worktrees
 from portico.library.tasks.store.record import ID_PREFIX
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _print(patch: IO[bytes], out: Screen) -> None:
 
 async def collect(store: "TaskStore", options: argparse.Namespace) -> int:
     """Apply the changes of a task to the user's files, or leave them as a branch."""
-    from portico.delegate.collect_changes import apply_to_user, leave_branch
+    from portico.agents.worktrees.collect_changes import apply_to_user, leave_branch
 
     async with _locked(store, options) as (task, worktree):
         record = worktree.record

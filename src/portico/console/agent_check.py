@@ -3,10 +3,10 @@
 import time
 from typing import Any
 
-from portico.agents.availability import problem
-from portico.agents.configured_agent import launch_of
-from portico.agents.failures import LoginRequired
-from portico.agents.probe import probe
+from portico.agents.routing.availability import problem
+from portico.agents.turns.configured_agent import launch_of
+from portico.agents.turns.failures import LoginRequired
+from portico.agents.turns.probe import probe
 from portico.core.config.agents_schema import AgentEntry
 from portico.core.model.errors import TargetError
 

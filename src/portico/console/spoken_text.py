@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from portico.agents.delegation.agent_text import AgentTextReader
+from portico.agents.delegation.stored_delegation import DelegationResult, stored_result
 from portico.console.render import Screen, Ticker
 from portico.console.task_views import print_result
 from portico.core.model.wording import plain
-from portico.delegate.agent_text import AgentTextReader
-from portico.delegate.stored_delegation import DelegationResult, stored_result
 from portico.library.tasks.store.record import COMPLETED, TaskRecord
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class SpokenText:
 
     def has_said(self, message: str) -> bool:
         """True for a message of the task that adds nothing to the printed text."""
-        from portico.agents.turn_updates import PRINTED, WRITING
+        from portico.agents.turns.turn_updates import PRINTED, WRITING
 
         self.show_new()
         return bool(self._shown) and (message == WRITING or message.startswith(PRINTED))

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from portico.agents.delegation.delegate_definitions import AGENT_TOOL_NAMES
 from portico.core.catalog.catalog import Catalog, Identity, without_output_schema
 from portico.core.catalog.merge import ItemRoute, Merged
 from portico.core.config.schema import Config
@@ -18,7 +19,6 @@ from portico.core.model.types import Change
 from portico.core.protocol.codec import encode
 from portico.core.protocol.tasks import without_tasks
 from portico.core.state.hub import ChangeHub
-from portico.delegate.delegate_definitions import AGENT_TOOL_NAMES
 from portico.gateway import metatool_definitions
 from portico.gateway.filtered_merged import FilteredMerged
 from portico.gateway.instructions import merged_instructions

@@ -10,8 +10,8 @@ from portico.gateway.local_server import LocalEntry
 from portico.upstream.process.family import gateways_above
 
 if TYPE_CHECKING:
+    from portico.agents.delegation.agent_access import AccessGateway
     from portico.core.config.agents_schema import AgentsConfig
-    from portico.delegate.agent_access import AccessGateway
 
 _NAMES = ("agents", "portico-agents")
 
@@ -23,14 +23,14 @@ class GatewayAgents:
         self, config: "AgentsConfig", tasks: GatewayTasks, folder: str, gateway: "AccessGateway"
     ) -> None:
         """`folder` is the state folder; agents get the tools of `gateway`."""
-        from portico.agents.quotas import quotas_in_folder
-        from portico.delegate.agent_access import AgentAccess
-        from portico.delegate.agent_host import AgentHost
-        from portico.delegate.agent_text import shown_text
-        from portico.delegate.delegate_runner import DelegateRunner
-        from portico.delegate.delegate_tools import DelegateTools
-        from portico.delegate.stored_delegation import call_of
-        from portico.delegate.worktree_folder import WorktreeFolders
+        from portico.agents.delegation.agent_access import AgentAccess
+        from portico.agents.delegation.agent_host import AgentHost
+        from portico.agents.delegation.agent_text import shown_text
+        from portico.agents.delegation.delegate_runner import DelegateRunner
+        from portico.agents.delegation.delegate_tools import DelegateTools
+        from portico.agents.delegation.stored_delegation import call_of
+        from portico.agents.delegation.worktree_folder import WorktreeFolders
+        from portico.agents.routing.quotas import quotas_in_folder
         from portico.library.tasks.mcp.task_host import LinkedRunner
 
         self.host: AgentHost = AgentHost(config, lambda: quotas_in_folder(folder), folder)

@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.delegate.delegations import Crew, acp, connected, delegate, over_http, words
+from tests.agents.delegation.delegations import Crew, acp, connected, delegate, over_http, words
 from tests.library.wasm import hosting
 from tests.library.wasm.test_middleware import ADDED, guest
 from tests.rigs.running import everything

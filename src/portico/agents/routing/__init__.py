@@ -1,0 +1,1 @@
+"""Which agent gets a task: rules, quotas, availability."""

@@ -1,0 +1,1 @@
+"""Turns of agents, other programs that take over whole tasks: over ACP, or as plain commands."""

@@ -1,0 +1,1 @@
+"""Git worktrees for tasks, and their changes merged without trusting an agent."""
