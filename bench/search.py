@@ -75,8 +75,8 @@ def ours(tools: Sequence[Tool]) -> Search:
 
 def with_vectors(tools: Sequence[Tool], kept: Path = ROOT / ".bench" / "vectors") -> Search | None:
     """The same with vectors, which are kept between runs; None where the extra is missing."""
-    from portico.search.embedding_model import NoModel, load
-    from portico.search.vectors import Vectors
+    from portico.gateway.search.embedding_model import NoModel, load
+    from portico.gateway.search.vectors import Vectors
 
     try:
         model = load()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers import FASTMCP
-from portico.search.tokens import terms
+from portico.gateway.search.tokens import terms
 
 _ANSWERS = Path(__file__).parent / "servers" / "fastmcp_search.py"
 _PATIENCE_S = 900.0

@@ -7,10 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from portico.app import parse_address as parse_address
-    from portico.app import serve_http as serve_http
-    from portico.app import serve_stdio as serve_stdio
-    from portico.app import serve_transport as serve_transport
     from portico.cli.embedded import run as run
     from portico.cli.embedded import serve as serve
     from portico.cli.embedded import wrap as wrap
@@ -52,6 +48,10 @@ if TYPE_CHECKING:
     from portico.edge.transport.client_connection import Connection as Connection
     from portico.edge.transport.custom_transport import Transport as Transport
     from portico.edge.transport.http_limits import HttpLimits as HttpLimits
+    from portico.gateway.app import parse_address as parse_address
+    from portico.gateway.app import serve_http as serve_http
+    from portico.gateway.app import serve_stdio as serve_stdio
+    from portico.gateway.app import serve_transport as serve_transport
     from portico.library.chain.hooks import NextCall as NextCall
     from portico.library.chain.hooks import OnCall as OnCall
     from portico.library.chain.hooks import OnResult as OnResult
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from portico.library.server import Server as Server
 
 _HOMES = {
-    "portico.app": ("parse_address", "serve_http", "serve_stdio", "serve_transport"),
+    "portico.gateway.app": ("parse_address", "serve_http", "serve_stdio", "serve_transport"),
     "portico.library.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
     "portico.library.chain.only": ("Only",),
     "portico.cli.embedded": ("run", "serve", "wrap"),

@@ -19,14 +19,14 @@ from tests.library.wasm.building import wat
 EMPTY = "(component)"
 IMPATIENT = """
 import sys
-import portico.composition_app
+import portico.gateway.composition_app
 from portico.cli.main import main
 from portico.core.config.schema import Timeouts
 
 def brief(**given):
     return Timeouts(**{"init": 0.02, "list": 0.02, **given})
 
-portico.composition_app.Timeouts = brief
+portico.gateway.composition_app.Timeouts = brief
 main(sys.argv[1:])
 """
 """Portico, but it waits for servers no longer than Python needs to start."""

@@ -13,7 +13,7 @@ from bench.tokens import LIMIT, SIZES, TOKENIZER, count
 from portico.core.catalog.namespaced import NamespacedOffer
 from portico.core.catalog.server_summary import MAX_COST, ServerSummary, summarize
 from portico.core.model.offer import Offer
-from portico.gateway.metatool_definitions import meta_tools
+from portico.gateway.endpoints.metatool_definitions import meta_tools
 from tests.support.node import node
 from tests.support.shared import shared, unavailable
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from portico.app import AppFactory, wrap_app
 from portico.cli import wrap
+from portico.gateway.app import AppFactory, wrap_app
+from portico.gateway.wrap_app import WrapOptions
 from portico.upstream.wires.child_wire import Command
 from portico.upstream.wires.streamable_http import Url
-from portico.wrap_app import WrapOptions
 from tests.rigs.badmodes import SECRET
 from tests.rigs.running import bad, listening
 from tests.support.messages import initialize
@@ -48,9 +48,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
     monkeypatch.setenv("PORTICO_HOME", str(tmp_path))
     monkeypatch.setattr("portico.edge.transport.stdio.take_stdout", lambda: 1)
-    monkeypatch.setattr("portico.app.wrap_app", wrapped)
-    monkeypatch.setattr("portico.app.app_http", over_http)
-    monkeypatch.setattr("portico.app.app_stdio", over_stdio)
+    monkeypatch.setattr("portico.gateway.app.wrap_app", wrapped)
+    monkeypatch.setattr("portico.gateway.app.app_http", over_http)
+    monkeypatch.setattr("portico.gateway.app.app_stdio", over_stdio)
     return found
 
 

@@ -16,7 +16,7 @@ from portico.edge.transport.http_limits import HttpLimits
 from portico.edge.transport.modern_call import STATUS
 from portico.edge.transport.pipes import MAX_LINE
 from portico.edge.windows.connected_windows import MAX_WINDOWS
-from portico.gateway.registry import MIN_TOOLS_FOR_SEARCH
+from portico.gateway.registry.registry import MIN_TOOLS_FOR_SEARCH
 from portico.library.observe.delegation_metrics import DelegationMetrics
 from portico.library.observe.metrics import Metrics
 from portico.library.observe.prometheus import STATES, GatewayCollector

@@ -19,12 +19,12 @@ from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.protocol.inbound import read
 from portico.edge.transport.client_connection import Connection
-from portico.gateway.member_kinds import MemberEnvironment, no_history
-from portico.gateway.registry import Registry
+from portico.gateway.members.member_kinds import MemberEnvironment, no_history
+from portico.gateway.registry.registry import Registry
+from portico.gateway.search.index_builder import Tools
+from portico.gateway.search.searcher import Searcher
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.search import Hit, ToolIndex
-from portico.search.index_builder import Tools
-from portico.search.searcher import Searcher
 from portico.upstream.wires.memory_wire import MemoryWire, Send
 from portico.upstream.wires.wire import Address, Outgoing, Receiver
 

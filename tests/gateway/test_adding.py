@@ -10,8 +10,8 @@ import pytest
 
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
 from portico.core.config.schema import Gateway, Group
-from portico.gateway.local_server import local_entries
-from portico.gateway.registry import Registry
+from portico.gateway.members.local_server import local_entries
+from portico.gateway.registry.registry import Registry
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 from tests.support.backoff import until
 from tests.support.clock import Clock

@@ -15,9 +15,9 @@ from portico.core.config.agents_schema import AgentsConfig
 from portico.core.config.schema import Group
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.context import LOCAL
-from portico.gateway.local_server import LocalEntry
-from portico.gateway.metatool_definitions import RESERVED
-from portico.gateway.registry import Registry
+from portico.gateway.endpoints.metatool_definitions import RESERVED
+from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.registry.registry import Registry
 from portico.library.chain.endpoint import ChainEndpoint
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 

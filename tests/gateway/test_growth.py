@@ -8,7 +8,7 @@ from weakref import ref
 
 from portico import Server
 from portico.core.config.schema import ServerEntry as Entry
-from portico.gateway.registry import Registry
+from portico.gateway.registry.registry import Registry
 from tests.gateway.registries import MODERN, Client, World, config, registry
 from tests.support.backoff import until
 from tests.support.running import WAIT_S

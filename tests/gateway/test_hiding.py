@@ -21,8 +21,8 @@ from portico import (
 )
 from portico.core.config.schema import Gateway, Group
 from portico.core.model.offer import KINDS
-from portico.gateway.local_server import local_entries
-from portico.gateway.registry import Registry
+from portico.gateway.members.local_server import local_entries
+from portico.gateway.registry.registry import Registry
 from portico.library.chain.endpoint import ChainEndpoint
 from tests.gateway.registries import LEGACY, MODERN, Client, Words, World, config, registry
 from tests.support.backoff import until

@@ -13,10 +13,10 @@ from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.state.pending import Pending
-from portico.gateway.local_server import local_entries
+from portico.gateway.members.local_server import local_entries
+from portico.gateway.wrap_app import WrapApp, WrapOptions
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.policy import UpstreamPolicy
-from portico.wrap_app import WrapApp, WrapOptions
 from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World, config, registry
 
 ERAS = pytest.mark.parametrize("version", [LEGACY, MODERN])

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from portico import Server
 from portico.core.config.schema import ServerEntry
-from portico.gateway.registry import Registry
+from portico.gateway.registry.registry import Registry
 from tests.gateway.registries import Client, Shelf, World, config, registry
 from tests.support.clock import Clock
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.gateway.exposure import FIRST_LIST_TIMEOUT_S
+from portico.gateway.endpoints.exposure import FIRST_LIST_TIMEOUT_S
 from tests.rigs.running import bad, shelf
 from tests.serve.gateway import Entry, Pipes, command, written
 

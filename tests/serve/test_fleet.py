@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.client.subscriptions import PromptsListChanged, ResourceUpdated
 
-from portico.gateway.metatool_definitions import NAMES
+from portico.gateway.endpoints.metatool_definitions import NAMES
 from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, code_of, raw
 from tests.serve.fleet import Call, Fleet, Member

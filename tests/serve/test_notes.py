@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from portico.agents.delegation.delegate_definitions import AGENT_TOOL_NAMES
-from portico.gateway.metatool_definitions import RESERVED
+from portico.gateway.endpoints.metatool_definitions import RESERVED
 from tests.agents.delegation.delegations import acp, wrote
 from tests.agents.turns.rig import permission
 from tests.rigs.running import bad, shelf

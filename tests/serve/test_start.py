@@ -264,7 +264,7 @@ def test_a_gateway_without_tasks_and_agents_imports_neither(shelves: Shelves) ->
         before = _imported(gateway.stderr())
         gateway.said("list_tasks")
         after = _imported(gateway.stderr())
-    assert "portico.gateway.metatools" in before
+    assert "portico.gateway.endpoints.metatools" in before
     rarely = {
         "portico.library.tasks.store",
         "portico.library.tasks.mcp.task_tools",

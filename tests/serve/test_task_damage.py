@@ -235,8 +235,8 @@ def test_wrap_opens_no_store_before_its_first_task(tmp_path: Path) -> None:
     assert [*(tmp_path / "home").rglob("tasks*")] == []
 
 
-@pytest.mark.parametrize("module", ["gateway.gateway_app", "wrap_app", "app"])
+@pytest.mark.parametrize("module", ["serve.gateway_app", "wrap_app", "app"])
 def test_no_application_imports_sqlite(module: str) -> None:
-    code = f"import sys, portico.{module}; print('sqlite3' in sys.modules)"
+    code = f"import sys, portico.gateway.{module}; print('sqlite3' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.gateway import metatool_definitions
+from portico.gateway.endpoints import metatool_definitions
 from portico.upstream.process.process_tree import processes
 from tests.serve.owners import owners_in
 from tests.support.running import WAIT_S, Child, Piped, initialize_params

@@ -10,8 +10,8 @@ import pytest
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
 from portico.core.config.schema import ServerEntry
 from portico.core.model.offer import KINDS
+from portico.gateway.wrap_app import WrapApp, WrapOptions
 from portico.upstream.connections.policy import UpstreamPolicy
-from portico.wrap_app import WrapApp, WrapOptions
 from tests.gateway.registries import LEGACY, MODERN, Client, Prompt, World
 from tests.library.chain.test_views import Hides, asks, shop
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from portico.app import HttpOptions
     from portico.console.argument_types import Add
+    from portico.gateway.app import HttpOptions
 
 
 class DoorOptions:
@@ -54,7 +54,7 @@ def add_door(add: "Add", *, http: "Add | None" = None) -> None:
 def _address(text: str) -> str:
     from argparse import ArgumentTypeError
 
-    from portico.app import UsageError, parse_address
+    from portico.gateway.app import UsageError, parse_address
 
     try:
         parse_address(text)

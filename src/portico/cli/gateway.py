@@ -103,7 +103,7 @@ def for_people(text: str) -> str:
 
 async def _request(client: "Client", tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Call a meta-tool, marked so that the gateway does not log it as a client's call."""
-    from portico.gateway.metatool_definitions import OWN_QUERY
+    from portico.gateway.endpoints.metatool_definitions import OWN_QUERY
 
     params = {"name": tool, "arguments": arguments, "_meta": {OWN_QUERY: True}}
     return await client.request("tools/call", params)

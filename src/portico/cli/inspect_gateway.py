@@ -34,7 +34,7 @@ _EXPOSURES = {
 def show_gateway(options: argparse.Namespace) -> int:
     """Show the gateway of the config; nothing is started. 1 if a file cannot be used."""
     from portico import __version__
-    from portico.gateway.cached_catalogs import cached_offers
+    from portico.gateway.serve.cached_catalogs import cached_offers
 
     config = read(options.config or config_file())
     offers = cached_offers(config, __version__)

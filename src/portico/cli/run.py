@@ -9,11 +9,11 @@ from portico.library.components.load import LoadError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from portico.app import AppFactory, EndpointApp, TransportOptions
-    from portico.composition_app import CompositionOptions
     from portico.console.usage import Parser
     from portico.core.model.types import Link
     from portico.edge.transport.custom_transport import Transport
+    from portico.gateway.app import AppFactory, EndpointApp, TransportOptions
+    from portico.gateway.composition_app import CompositionOptions
     from portico.library.components.composition import Composer, Composition
     from portico.library.components.project_builds import ProjectBuilds
 
@@ -73,7 +73,7 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
 
 
 def _serve(options: _Options, named: "tuple[str, AppFactory]", out: int | None) -> int:
-    from portico.app import app_http, app_stdio, app_transport
+    from portico.gateway.app import app_http, app_stdio, app_transport
 
     what, make = named
     log_to_stderr()
@@ -89,7 +89,7 @@ def _app(
     options: _Options, composer: "Composer", links: "tuple[Link, ...]"
 ) -> "tuple[str, AppFactory]":
     """Load the components; return their name for people, and the factory that serves them."""
-    from portico.app import composition_app, server_app, wrap_app
+    from portico.gateway.app import composition_app, server_app, wrap_app
 
     composition = composer.load()
     part = composition.parts[0]
@@ -141,7 +141,7 @@ def _composed(
     import shlex
 
     from portico import __version__
-    from portico.composition_app import CompositionOptions
+    from portico.gateway.composition_app import CompositionOptions
 
     return CompositionOptions(
         composition=composition,

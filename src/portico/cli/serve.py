@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from portico.core.config.schema import Config
     from portico.core.model.types import Link
     from portico.edge.windows.owner import SharedGateway
-    from portico.gateway.gateway_app import GatewayApp
-    from portico.gateway.serve_options import ServeOptions
+    from portico.gateway.serve.gateway_app import GatewayApp
+    from portico.gateway.serve.serve_options import ServeOptions
     from portico.library.server import Server
 
 
@@ -47,7 +47,7 @@ def main(
         owner = (serve_options.version, "portico.cli.serve:owned_gateway", *argv)
         key, account = serve_options.key, serve_options.account
         started = None if options.alone else start_early(key, account, owner)
-        from portico.app import gateway_stdio  # it takes longer
+        from portico.gateway.app import gateway_stdio  # it takes longer
 
         servers = f"{counted(count, 'server')} of {config.path}"
         report_waiting(servers, "portico serve --http 8000")
@@ -59,7 +59,7 @@ def main(
             owner=owner,
             started=started,
         )
-    from portico.app import gateway_http
+    from portico.gateway.app import gateway_http
 
     notice_s = gateway.drain_notice_s if options.drain_notice is None else options.drain_notice
     return gateway_http(
@@ -76,7 +76,7 @@ def main(
 
 def owned_gateway(argv: list[str]) -> "SharedGateway[GatewayApp]":
     """Return the gateway of a window with these options, for the owner that it has started."""
-    from portico.app import shared_gateway
+    from portico.gateway.app import shared_gateway
 
     options = _parser().parse_args(argv)
     options.pull = False  # the window has pulled
@@ -93,7 +93,7 @@ def _with_members(
         return serve_options
     from msgspec.structs import replace
 
-    from portico.gateway.local_server import local_entries
+    from portico.gateway.members.local_server import local_entries
 
     return replace(serve_options, links=links, local=local_entries(members, serve_options.config))
 
@@ -103,7 +103,7 @@ def _serve_options(options: argparse.Namespace) -> "ServeOptions":
     from portico.core.config.paths import config_file
     from portico.core.config.read import read
     from portico.core.state.files import stamp
-    from portico.gateway.serve_options import ServeOptions, restricted_to
+    from portico.gateway.serve.serve_options import ServeOptions, restricted_to
 
     def load(path: str) -> "Config":
         if options.group is None:

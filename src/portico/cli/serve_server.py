@@ -10,7 +10,7 @@ from portico.core.model.types import Link
 from portico.library.server import Server
 
 if TYPE_CHECKING:
-    from portico.app import HttpOptions
+    from portico.gateway.app import HttpOptions
 
 
 def run_server(
@@ -22,7 +22,7 @@ def run_server(
         raise RuntimeError(f"server.run() cannot be called in a running event loop; {how}")
 
     def serve() -> int:
-        from portico.app import app_http, app_stdio, server_app
+        from portico.gateway.app import app_http, app_stdio, server_app
 
         out = keep_stdout(http)
         log_to_stderr()

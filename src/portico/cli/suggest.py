@@ -155,7 +155,7 @@ def _tools(config: str) -> Iterable[str]:
     """The configured servers' tools, from their cached catalogs."""
     from portico import __version__
     from portico.core.config.read import read
-    from portico.gateway.cached_catalogs import cached_tools
+    from portico.gateway.serve.cached_catalogs import cached_tools
 
     try:
         return cached_tools(read(config), __version__)

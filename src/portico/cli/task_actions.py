@@ -175,7 +175,7 @@ def taken_by(kind: str) -> tuple[str, int | None]:
     from portico.console.running import running_statuses
     from portico.core.config.paths import control_folder
     from portico.edge.windows.owner_lock import owner_of
-    from portico.gateway.serve_options import key_of
+    from portico.gateway.serve.serve_options import key_of
 
     scope = kind.partition("@")[2]
     if scope.startswith("wrap:"):

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from portico.console.usage import Parser
     from portico.core.config.schema import ServerEntry
     from portico.core.model.types import Link
+    from portico.gateway.wrap_app import WrapOptions
     from portico.library.components.classify import Component
     from portico.upstream.wires.wire import Address
-    from portico.wrap_app import WrapOptions
 
 _URLS = ("http://", "https://")
 _LAUNCHERS = {"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"}
@@ -66,7 +66,7 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
     options = _options(argv)
     log_to_stderr()
     out = keep_stdout(options.http)
-    from portico.app import app_http, app_stdio, wrap_app
+    from portico.gateway.app import app_http, app_stdio, wrap_app
 
     if options.http is None:
         wrap_options = _wrap_options(options, links)
@@ -78,10 +78,10 @@ def main(argv: list[str], links: "tuple[Link, ...]" = ()) -> int:
 
 def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions":
     from portico import __version__
+    from portico.gateway.wrap_app import WrapOptions
     from portico.upstream.connections.handshake import HandshakeLimits
     from portico.upstream.connections.policy import UpstreamPolicy
     from portico.upstream.process.install_commands import install_of
-    from portico.wrap_app import WrapOptions
 
     address, key, history = _address(options)
     is_url = options.target[0].startswith(_URLS)

@@ -22,7 +22,7 @@ _SHOWN = {"all": "every tool", "search": "the meta-tools"}
 
 def show_as(client: str, path: str | None, portico_version: str, *, as_json: bool) -> int:
     """Show what a client of the configured gateway would be shown, from the catalogs on disk."""
-    from portico.gateway.cached_catalogs import cached_view
+    from portico.gateway.serve.cached_catalogs import cached_view
 
     config = read(path or config_file())
     facts = _facts(client, config)

@@ -151,7 +151,7 @@ def serves(status: dict[str, Any], path: str) -> bool:
 def owners(config: str) -> tuple[str, list[str]]:
     """The folder of control sockets, and the sockets of this config's gateways, of any account."""
     from portico.edge.windows.owner_lock import owners_of
-    from portico.gateway.serve_options import key_of
+    from portico.gateway.serve.serve_options import key_of
 
     folder = control_folder()
     live = []
@@ -171,7 +171,7 @@ def nothing_runs(path: str) -> str:
 
 def _cached_status(path: str, version: str) -> dict[str, Any]:
     from portico.core.config.read import read
-    from portico.gateway.cached_catalogs import cached_status
+    from portico.gateway.serve.cached_catalogs import cached_status
 
     config = read(path)
     cached = cached_status(config, version)

@@ -55,7 +55,7 @@ async def _listed(
     from portico.core.catalog.history_store import histories
     from portico.core.config.paths import cache_folder, state_folder
     from portico.core.state.user_secret import user_secret
-    from portico.gateway.member_kinds import (
+    from portico.gateway.members.member_kinds import (
         MemberEnvironment,
         MemberLimits,
         member_of,

@@ -60,7 +60,7 @@ def report_no_servers(config: "Config", path: str | None, group: str | None) -> 
     are agents."""
     import shlex
 
-    from portico.gateway.gateway_agents import has_agents
+    from portico.gateway.serve.gateway_agents import has_agents
 
     if has_agents(config):
         return

@@ -1,1 +1,1 @@
-"""Many upstreams behind one endpoint: `portico serve`."""
+"""Many servers as one; and the applications behind `serve`, `wrap` and `run`."""

@@ -352,7 +352,7 @@ def test_what_the_gateway_says_is_heard_at_every_window(street: Street) -> None:
 
 
 def test_a_window_loads_none_of_the_gateway() -> None:
-    rooms = ("gateway", "upstream", "providers", "search", "server", "chain", "definitions")
+    rooms = ("gateway", "agents", "library", "upstream.connections", "core.definitions")
     check = "import sys, portico.edge.windows.window; print(*sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, check=True, timeout=WAIT_S

@@ -11,8 +11,8 @@ from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.protocol.codec import encode
 from portico.core.protocol.inbound import read
-from portico.gateway.local_server import local_entries
-from portico.gateway.registry import CompositionRules
+from portico.gateway.members.local_server import local_entries
+from portico.gateway.registry.registry import CompositionRules
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream

@@ -15,7 +15,7 @@ import pytest
 from portico.core.model.context import Context
 from portico.core.model.message import Meta, Request, Response
 from portico.core.model.session import Session
-from portico.gateway.rewrite import unwrap
+from portico.gateway.endpoints.rewrite import unwrap
 from portico.library.observe import journal as journals
 from portico.library.observe.journal import Journal, open_journal
 from portico.library.observe.log_file import append_bounded

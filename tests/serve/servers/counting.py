@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from portico import Server
-from portico.app import serve_stdio
+from portico.gateway.app import serve_stdio
 
 with Path(sys.argv[1]).open("a") as book:
     book.write(f"{os.getpid()}\n")

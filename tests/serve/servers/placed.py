@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from portico import Server
-from portico.app import serve_stdio
+from portico.gateway.app import serve_stdio
 
 server = Server("placed", "1")
 

@@ -1,0 +1,1 @@
+"""The endpoints of a gateway: their catalogs, the router, the meta-tools."""

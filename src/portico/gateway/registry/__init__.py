@@ -1,0 +1,1 @@
+"""All members: started, merged, reloaded with the config, searched."""

@@ -1,0 +1,1 @@
+"""Search over tools: terms, index and ranking; vectors and a reranker."""

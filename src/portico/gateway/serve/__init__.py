@@ -1,0 +1,1 @@
+"""The application behind `serve`, from start to end."""
