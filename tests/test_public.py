@@ -105,7 +105,7 @@ Server("x").add_tool({"name": "x", "inputSchema": {"type": "object"}}, lambda ar
 
 
 def test_a_gateway_loads_the_client_of_prometheus_only_to_show_its_metrics() -> None:
-    serving = "import portico.gateway.app, portico.cli.serve,"
+    serving = "import portico.gateway.app, portico.commands.cli.serve,"
     serving += " portico.gateway.serve.gateway_app, portico.edge.transport.http_app"
     assert "prometheus_client" not in loaded_by(serving)
     assert "prometheus_client" in loaded_by("import portico.library.observe.prometheus")

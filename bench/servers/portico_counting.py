@@ -4,7 +4,7 @@ import os
 import sqlite3
 import sys
 
-from portico.cli.main import main
+from portico.commands.cli.main import main
 from portico.core.state import database_file
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from portico.cli.main import main
+from portico.commands.cli.main import main
 from portico.edge.transport import calls_in_flight, client_connection, pipes
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bench.report import Section, Table, at_most, rounded
 from bench.scale import Scale
-from portico.authoring.collected import CollectedBundle
-from portico.authoring.new_command import main as new
+from portico.commands.authoring.collected import CollectedBundle
+from portico.commands.authoring.new_command import main as new
 from portico.edge.client.client import Client
 from portico.edge.client.connect import connect
 from portico.library.bundles.bundle_reader import open_bundle_file

@@ -29,7 +29,7 @@ def peak():
 """
 _PULL = """
 import asyncio
-from portico.authoring.published_config import PublishedConfig
+from portico.commands.authoring.published_config import PublishedConfig
 from portico.library.distribution.blob_download import NoProgress
 from portico.library.distribution.pull import Puller
 import portico.core.http1.pool, ssl

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from portico.cli.embedded import run as run
-    from portico.cli.embedded import serve as serve
-    from portico.cli.embedded import wrap as wrap
+    from portico.commands.cli.embedded import run as run
+    from portico.commands.cli.embedded import serve as serve
+    from portico.commands.cli.embedded import wrap as wrap
     from portico.core.definitions.definition_error import DefinitionError as DefinitionError
     from portico.core.model.content import Contents as Contents
     from portico.core.model.content import Embedded as Embedded
@@ -72,7 +72,7 @@ _HOMES = {
     "portico.gateway.app": ("parse_address", "serve_http", "serve_stdio", "serve_transport"),
     "portico.library.chain.hooks": ("NextCall", "OnCall", "OnResult", "ToolRequest", "hooks"),
     "portico.library.chain.only": ("Only",),
-    "portico.cli.embedded": ("run", "serve", "wrap"),
+    "portico.commands.cli.embedded": ("run", "serve", "wrap"),
     "portico.core.definitions.definition_error": ("DefinitionError",),
     "portico.core.model.content": (
         "Contents",

@@ -17,6 +17,6 @@ if sys.argv[1:2] == ["owner"] and len(sys.argv) > 6:
     harden()  # exec has opened it
     run_owner(sys.argv[2:])
 
-from portico.cli.main import main
+from portico.commands.cli.main import main
 
 sys.exit(main())

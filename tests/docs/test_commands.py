@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.main import COMMANDS, main
+from portico.commands.cli.main import COMMANDS, main
 from tests.docs.pages import ROOT, Block, blocks, headings, pages, prose, section
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -2,7 +2,7 @@
 
 import re
 
-from portico.doctor.faults import CHECKS, FAULTS, Fault
+from portico.commands.doctor.faults import CHECKS, FAULTS, Fault
 from tests.docs.pages import headings, section
 
 PAGE = "docs/troubleshooting.md"

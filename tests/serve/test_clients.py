@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.main import main
+from portico.commands.cli.main import main
 from tests.rigs.running import everything, shelf
 from tests.serve.gateway import (
     Gateway,

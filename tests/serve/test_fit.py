@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from portico.cli.main import main
+from portico.commands.cli.main import main
 from tests.fit.named_clients import CLAUDE, GEMINI, NamedClient, window
 from tests.rigs.running import shelf
 from tests.serve.gateway import Gateway, Pipes, command, refused, written

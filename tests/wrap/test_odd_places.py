@@ -18,7 +18,7 @@ THREADLESS = """
 import sys, threading
 def start(thread): raise RuntimeError("can't start new thread")
 threading.Thread.start = start
-from portico.cli.main import main
+from portico.commands.cli.main import main
 sys.exit(main())
 """
 # A lazy import may come too late to open its file.
@@ -29,7 +29,7 @@ class Full:
         if name == "portico.edge.windows.control":
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 sys.meta_path.insert(0, Full())
-from portico.cli.main import main
+from portico.commands.cli.main import main
 sys.exit(main())
 """
 

@@ -314,7 +314,7 @@ class Server(Registration):
             "drain_notice_s": drain_notice_s,
         }
         # By name: the command line imports this module, not the other way round.
-        run_server = import_module("portico.cli.serve_server").run_server
+        run_server = import_module("portico.commands.cli.serve_server").run_server
         code: int = run_server(self, None if http is None else str(http), tuple(links), options)
         if code:
             raise SystemExit(code)

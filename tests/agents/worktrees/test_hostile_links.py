@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from portico.cli.main import main
+from portico.commands.cli.main import main
 from tests.agents.delegation.boxed_agents import Box
 from tests.agents.worktrees.repositories import git, names
 

@@ -67,7 +67,7 @@ def test_serving_one_file_imports_only_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(_SERVER.format(name="a"))
     code = (
         "import sys\n"
-        "from portico.cli.main import main\n"
+        "from portico.commands.cli.main import main\n"
         "code = main(['run', 'shop.py'])\n"
         f"found = [name for name in {NOT_NEEDED!r} if name in sys.modules]\n"
         "print(code, found, file=sys.stderr)\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.authoring.scaffold import KINDS
-from tests.authoring.test_new import build, done, with_tools, works
+from portico.commands.authoring.scaffold import KINDS
+from tests.commands.authoring.test_new import build, done, with_tools, works
 from tests.library.distribution.rigs import Home, docker_registry
 
 pytestmark = pytest.mark.slow

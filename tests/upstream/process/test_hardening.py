@@ -90,8 +90,8 @@ def test_a_server_finds_no_secret_of_the_gateway(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_called_by_a_program_changes_nothing_of_it() -> None:
-    code = "from portico.cli.main import main; main(['status']); import os; print(os.getpid())"
-    code += "; input()"
+    code = "from portico.commands.cli.main import main; main(['status'])"
+    code += "; import os; print(os.getpid()); input()"
     with subprocess.Popen(
         unprivileged("env", "PORTICO_HOME=/nowhere", sys.executable, "-c", code),
         stdin=subprocess.PIPE,

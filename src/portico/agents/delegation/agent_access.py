@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SERVER_NAME = "portico"
 LISTED_S = 5.0
 """How long a prompt waits until its agent has listed the tools."""
-_COMMAND = ("-P", "-m", "portico.cli.task_access")
+_COMMAND = ("-P", "-m", "portico.commands.cli.task_access")
 # -P: modules in the agent's folder must not be imported.
 _NO_ROUTE = (
     "the agent has no access to Portico's tools: this gateway has neither HTTP nor a control socket"

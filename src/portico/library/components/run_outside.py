@@ -17,7 +17,7 @@ def main() -> int:
     if importlib.util.find_spec("portico") is None:
         sys.path += paths.split(os.pathsep)
     try:
-        run = import_module("portico.cli.main").main
+        run = import_module("portico.commands.cli.main").main
     except ImportError as error:
         here = ".".join(map(str, sys.version_info[:2]))
         sys.stderr.write(

@@ -1,0 +1,121 @@
+"""Installs Portico in a client's file, for `install`, `migrate` and `init`."""
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from portico.commands.console.usage import Parser
+from portico.commands.setup.file_changes import FileChanges
+from portico.commands.setup.import_plan import PlannedServer
+from portico.commands.setup.importer import Imported, add_move_options, config_of
+from portico.commands.setup.install import own_changes, removals, warnings
+from portico.commands.setup.own_entry import launcher, own_entries, words_of
+from portico.core.config.client_table import CLIENTS, ClientFormat, this_system
+from portico.core.config.schema import ComponentEntry, ServerEntry
+from portico.core.documents.document import Document
+from portico.core.documents.edit import EntryChange
+from portico.core.documents.problems import ConfigError, suggestion
+from portico.core.model.wording import counted
+
+COST = "each window runs a process of about 27 MB for each of them"
+
+
+def add_install_options(parser: Parser) -> None:
+    """Add the options of the commands that change a client's file."""
+    add_move_options(parser)
+    add_per_server(parser)
+    parser.add_argument(
+        "--undo", action="store_true", help="take back the last change of this client's file"
+    )
+
+
+def add_per_server(parser: Parser) -> None:
+    """Add --per-server."""
+    what = f"write an entry for each server: {COST}"
+    parser.add_argument("--per-server", action="store_true", help=what)
+
+
+def client(name: str) -> ClientFormat:
+    """The row of a client; ConfigError if there is none of this name."""
+    if name not in CLIENTS:
+        raise ConfigError(f"there is no client {name!r}; {suggestion(name, CLIENTS)}")
+    return CLIENTS[name]
+
+
+def install(
+    files: FileChanges,
+    row: ClientFormat,
+    options: argparse.Namespace,
+    moved: Sequence[PlannedServer] = (),
+) -> bool:
+    """Write Portico's entries into a client's file, in place of the moved ones; return False if
+    the person declines."""
+    path, dialog = row.file(this_system()), files.dialog
+    servers = _servers(config_of(options), moved) if options.per_server else ()
+    config = config_of(options) if options.config else ""
+    entries = own_entries(row, launcher(row), servers, config)
+    notes: list[str] = []
+    gone = [one.server for one in moved]
+
+    def changes(document: Document) -> Iterator[EntryChange]:
+        notes[:] = warnings(document, row)
+        yield from removals(document, gone)
+        yield from own_changes(document, row, entries, [server.at for server in gone])
+
+    if not files.differs(path, changes):
+        dialog.out.print(f"{row.title}: {path} is unchanged")
+        return True
+    dialog.out.print(f"{row.title}: {path}", "bold")
+    for server in gone:
+        dialog.out.print(f"  - {server.key}")
+    for name, entry in entries.items():
+        dialog.out.print(f"  + {name}: {shlex.join(words_of(entry))}")
+    if servers:
+        dialog.note(f"{counted(len(servers), 'server')}: {COST}")
+    if not dialog.confirm("Write this?"):
+        dialog.out.print(f"{path} is unchanged")
+        return False
+    files.apply(path, changes, [server.entry for server in gone])
+    for note in notes:
+        dialog.note(note)
+    if not dialog.dry_run:
+        dialog.out.print(f"written; restart {row.title} to use it")
+        for backup in files.mover.backups:
+            dialog.out.print(f"backup: {backup}")
+    return True
+
+
+def take_over(
+    files: FileChanges,
+    row: ClientFormat,
+    options: argparse.Namespace,
+    done: Sequence[Imported],
+) -> bool:
+    """Replace the imported entries of a client's files by Portico's; return False if the person
+    declines."""
+    own = row.file(this_system())
+    moved = [server for one in done if one.source.path == own for server in one.servers]
+    if not install(files, row, options, moved):
+        return False
+    for one in done:
+        if one.servers and one.source.path != own:  # a file that the client no longer writes
+            servers = [planned.server for planned in one.servers]
+            entries = [server.entry for server in servers]
+            files.apply(one.source.path, partial(removals, servers=servers), entries)
+    return True
+
+
+def _servers(config: str, moved: Sequence[PlannedServer]) -> list[str]:
+    """The servers that get an entry each; in a dry run, those that would be imported too."""
+    from portico.core.config.read import read
+
+    found: Mapping[str, ServerEntry | ComponentEntry] = {}
+    if os.path.exists(config):
+        found = read(config, only=()).entries
+    names = [name for name, entry in found.items() if entry.enabled]
+    names += [one.name for one in moved if one.name not in found]
+    if not names:
+        raise ConfigError(f"{config} has no servers; import or add one first")
+    return names
