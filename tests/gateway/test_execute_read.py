@@ -16,7 +16,7 @@ from portico.core.config.schema import Group
 from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.context import LOCAL
 from portico.gateway.endpoints.metatool_definitions import RESERVED
-from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.members.in_process_server import InProcessEntry
 from portico.gateway.registry.registry import Registry
 from portico.library.chain.endpoint import ChainEndpoint
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
@@ -243,7 +243,7 @@ async def test_a_link_that_hides_a_tool_after_it_was_shown_hides_it_from_readers
 async def test_a_tool_that_calls_others_is_not_read_only(version: str, name: str) -> None:
     server = Server("agents", "1")
     server.add_tool(delegate_definition(AgentsConfig()), lambda given: "")
-    local = {"agents": LocalEntry(name="agents", server=server, is_plain=True)}
+    local = {"agents": InProcessEntry(name="agents", server=server, is_builtin=True)}
     async with gateway_of(local=local) as gateway:
         client = Client(gateway.endpoint(), version)
         await client.call("describe_tool", name=name)

@@ -21,7 +21,7 @@ from portico import (
 )
 from portico.core.config.schema import Gateway, Group
 from portico.core.model.offer import KINDS
-from portico.gateway.members.local_server import local_entries
+from portico.gateway.members.in_process_server import in_process_entries
 from portico.gateway.registry.registry import Registry
 from portico.library.chain.endpoint import ChainEndpoint
 from tests.gateway.registries import LEGACY, MODERN, Client, Words, World, config, registry
@@ -135,7 +135,7 @@ async def gateway_with(
     groups = {"team": Group(servers=("shop",))}
     settings = config(*(() if local else servers), gateway=Gateway(expose="search"), groups=groups)
     if local:
-        more["local"] = local_entries(servers, settings)
+        more["local"] = in_process_entries(servers, settings)
     async with registry(World(servers), settings, links=links, **more) as made:
         await made.refresh(made.members)
         yield made

@@ -13,7 +13,7 @@ from portico.core.config.schema import ServerEntry as Entry
 from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.state.pending import Pending
-from portico.gateway.members.local_server import local_entries
+from portico.gateway.members.in_process_server import in_process_entries
 from portico.gateway.wrap_app import WrapApp, WrapOptions
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.policy import UpstreamPolicy
@@ -57,7 +57,7 @@ async def served(
     local = door == "members"
     settings = config(*(() if local else ("shop",)), gateway=Gateway(), groups=groups)
     if local:
-        more["local"] = local_entries(world.servers, settings)
+        more["local"] = in_process_entries(world.servers, settings)
     async with registry(world, settings, links=links, **more) as gateway:
         await gateway.refresh(gateway.members)
         doors: dict[str, Callable[[], ChainEndpoint | None]] = {

@@ -27,7 +27,7 @@ from portico.core.state.stderr import STDERR
 from portico.core.state.user_secret import user_secret
 from portico.core.state.watchdog import Watchdog
 from portico.gateway.endpoints.gateway_tasks import GatewayTasks, memory_store
-from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.members.in_process_server import InProcessEntry
 from portico.gateway.members.member import Member
 from portico.gateway.members.member_kinds import MemberEnvironment, StderrSink
 from portico.gateway.registry.registry import CompositionRules, Registry
@@ -220,7 +220,7 @@ class CompositionApp:
         self._check_shadows()
         registry.check_links()
         for member in registry.members.values():
-            if member.is_local:
+            if member.is_in_process:
                 await _start(member)
 
     def _check_shadows(self) -> None:
@@ -267,9 +267,9 @@ def _task_worker() -> "TaskWorker":
     return TaskWorker(memory_store, report=report)
 
 
-def _local(composition: Composition) -> Mapping[str, LocalEntry]:
+def _local(composition: Composition) -> Mapping[str, InProcessEntry]:
     return {
-        part.component.name: LocalEntry(name=part.component.name, server=part.server)
+        part.component.name: InProcessEntry(name=part.component.name, server=part.server)
         for part in composition.parts
         if part.server is not None
     }
@@ -298,7 +298,7 @@ async def _start(member: Member) -> None:
 
 
 def _is_stale(member: Member) -> bool:
-    return not member.is_local and not member.is_confirmed
+    return not member.is_in_process and not member.is_confirmed
 
 
 def _refusal(clashes: Sequence[Clash]) -> str:

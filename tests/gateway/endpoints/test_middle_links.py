@@ -9,7 +9,7 @@ import pytest
 
 from portico import Answer, Context, Handler, Link, NameClash, Offer, Request, Response, Server
 from portico.core.catalog.catalog import Identity
-from portico.gateway.members.local_server import local_entries
+from portico.gateway.members.in_process_server import in_process_entries
 from portico.gateway.registry.registry import CompositionRules, Registry
 from tests.gateway.registries import LEGACY, MODERN, Client, World, config, registry
 
@@ -86,7 +86,7 @@ async def composed(
     async with registry(
         World(servers),
         settings,
-        local=local_entries(mine, settings),
+        local=in_process_entries(mine, settings),
         rules=rules,
         expose="all",
         **more,

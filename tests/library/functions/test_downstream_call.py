@@ -11,7 +11,7 @@ from portico.core.model.session import Session
 from portico.core.model.version import BY_TEXT
 from portico.core.protocol.codec import encode
 from portico.core.protocol.inbound import read
-from portico.gateway.members.local_server import local_entries
+from portico.gateway.members.in_process_server import in_process_entries
 from portico.gateway.registry.registry import CompositionRules
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.upstream.connections.policy import UpstreamPolicy
@@ -254,7 +254,7 @@ async def test_in_a_gateway_a_member_calls_any_tool_of_the_endpoint(version: str
         seen.append(call[2:4])
 
     settings = config("back")
-    local = local_entries({"again": again()}, settings)
+    local = in_process_entries({"again": again()}, settings)
     world = World({"back": back()})
     async with registry(world, settings, local=local, witness=witness) as gateway:
         await gateway.refresh(gateway.members)
@@ -276,7 +276,7 @@ async def test_in_a_gateway_a_member_calls_any_tool_of_the_endpoint(version: str
 @ERAS
 async def test_tools_that_call_each_other_end_at_a_depth(version: str) -> None:
     settings = config()
-    local = local_entries({"again": again()}, settings)
+    local = in_process_entries({"again": again()}, settings)
     async with registry(World(), settings, local=local) as gateway:
         found = await answer(Door(gateway.endpoint()), version, "again__deeper")
         assert "8 tools call each other already" in found["error"]["message"]
@@ -312,7 +312,7 @@ async def test_work_that_outlives_its_handler_cannot_call() -> None:
 
 async def answers_of_composition(version: str, local: Any, rules: CompositionRules) -> list[str]:
     settings = config("back")
-    entries = local_entries(local, settings)
+    entries = in_process_entries(local, settings)
     world = World({"back": back()})
     async with registry(world, settings, local=entries, rules=rules, expose="all") as gateway:
         await gateway.refresh(gateway.members)
@@ -347,7 +347,7 @@ async def test_a_component_calls_the_later_tool_that_it_shadows(version: str) ->
 
     first.tool(doubled, name="name")
     last.tool(lambda: "Ana", name="name")
-    local = local_entries({"last": last, "first": first}, config())
+    local = in_process_entries({"last": last, "first": first}, config())
     rules = CompositionRules(
         identity=lambda: Identity(name="whole", version="1"),
         order=("first", "last"),

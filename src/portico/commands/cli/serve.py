@@ -98,9 +98,11 @@ def _with_members(
         return serve_options
     from msgspec.structs import replace
 
-    from portico.gateway.members.local_server import local_entries
+    from portico.gateway.members.in_process_server import in_process_entries
 
-    return replace(serve_options, links=links, local=local_entries(members, serve_options.config))
+    return replace(
+        serve_options, links=links, local=in_process_entries(members, serve_options.config)
+    )
 
 
 def _serve_options(options: argparse.Namespace) -> "ServeOptions":

@@ -181,7 +181,7 @@ class GatewayEndpoints:
                 member.name, self.links, lambda: self._registry.merged, limit, views
             )
             own.insert(1, qualified)
-        return [*own, self._with_downstream] if member.is_local else own
+        return [*own, self._with_downstream] if member.is_in_process else own
 
     def _with_downstream(self, next: Handler) -> Handler:
         """Let a member in this process call all tools, also at its own endpoint."""

@@ -169,7 +169,7 @@ class Exposure:
         """Return the catalog, the same for all clients; None while the very first list waits."""
         if self._awaits_first_list and request.method in LISTS:
             members = [self._registry.members[name] for name in self.servers()]
-            remote = [m for m in members if not m.is_local or m.is_pending]
+            remote = [m for m in members if not m.is_in_process or m.is_pending]
             if remote and all(member.is_pending for member in remote):
                 return None
             self._awaits_first_list = False

@@ -188,7 +188,7 @@ class Router:
         if declared and context.task_wish is None and (b"tasks" in declared or b"\\" in declared):
             inner = without_task_support(inner)
         request.params = inner.params  # large arguments are kept once
-        if member.is_local:
+        if member.is_in_process:
             context.downstream = self.downstream_of(server)
         answer = member.handle(inner, context)
         if type(answer) is Response or isinstance(answer, Pending):

@@ -13,7 +13,7 @@ from portico.core.model.message import Request, Response
 from portico.core.model.offer import Offer
 from portico.core.model.types import Answer, Change
 from portico.core.state.hub import ChangeHub
-from portico.gateway.members.local_server import LocalServer
+from portico.gateway.members.in_process_server import InProcessServer
 from portico.library.chain.endpoint_parts import Hub
 from portico.library.components.classify import ComponentError, classify
 from portico.library.components.load import import_file, load_file
@@ -27,14 +27,14 @@ _NOTHING = Offer()
 
 
 class InProcessComponent:
-    """A member's provider that imports a file, and is then a `LocalServer`."""
+    """A member's provider that imports a file, and is then a `InProcessServer`."""
 
     def __init__(self, entry: ComponentEntry) -> None:
         self.name = entry.name
         self.starts = 0
         self._entry = entry
-        self._local: LocalServer | None = None
-        self._loading: asyncio.Task[LocalServer] | None = None
+        self._local: InProcessServer | None = None
+        self._loading: asyncio.Task[InProcessServer] | None = None
         self._timeout: ImportTimeout | None = None
         self._watchers: list[Callable[[Change], None]] = []
         self._hub = ChangeHub()  # clients may listen before the import
@@ -102,7 +102,7 @@ class InProcessComponent:
         """Import the file, and start the lifespan of its server; raises TargetError."""
         await (await self._loaded()).fetch_catalog()
 
-    async def _loaded(self) -> LocalServer:
+    async def _loaded(self) -> InProcessServer:
         """Return the loaded server; all callers wait for the same import."""
         if self._local is not None:
             return self._local
@@ -112,7 +112,7 @@ class InProcessComponent:
         # The import continues if this caller is cancelled: others may wait for it too.
         return await asyncio.shield(self._loading)
 
-    async def _load(self) -> LocalServer:
+    async def _load(self) -> InProcessServer:
         entry = self._entry
         try:
             if entry.problem:
@@ -127,7 +127,7 @@ class InProcessComponent:
             self._timeout = error if isinstance(error, ImportTimeout) else None
             words = f"{self.name} is not started: {error}"
             raise TargetError(words, kind="start", server=self.name) from error
-        local = self._local = LocalServer(self.name, server)
+        local = self._local = InProcessServer(self.name, server)
         local.watch(self._changed)
         for kind in ("tools", "resources", "prompts"):
             self._changed(Change(kind))
@@ -176,7 +176,7 @@ def _server_of(entry: ComponentEntry) -> Server:
     return loaded.server
 
 
-def _retrieve(done: "asyncio.Task[LocalServer]") -> None:
+def _retrieve(done: "asyncio.Task[InProcessServer]") -> None:
     """Mark the failure as seen, as no caller may wait for it."""
     if not done.cancelled():
         done.exception()

@@ -20,7 +20,7 @@ from portico.core.model.offer import Offer
 from portico.core.model.types import Answer, LogLevelAware, Notified, Provider
 from portico.core.protocol.eras import members
 from portico.core.protocol.tasks import support_of
-from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.members.in_process_server import InProcessEntry
 from portico.library.chain.endpoint_parts import CatalogSource
 from portico.library.chain.fold import fold
 from portico.library.chain.only import Only
@@ -39,11 +39,11 @@ _MAX_NAME = 100
 _RETRIES = BackoffLimits(first_pause_s=5.0, max_pause_s=600.0)
 """The pauses between tries to list the tools of a server that failed."""
 
-Entry = ServerEntry | ComponentEntry | LocalEntry
+Entry = ServerEntry | ComponentEntry | InProcessEntry
 _KIND_NAMES: dict[type, str] = {
     ServerEntry: "server",
     ComponentEntry: "component",
-    LocalEntry: "member",
+    InProcessEntry: "member",
 }
 
 
@@ -126,7 +126,7 @@ class Member:
         """The links before it, at every endpoint."""
         self.handle = fold(self.links, provider.provide)
         """Answers a request under the server's own names."""
-        self.is_local = isinstance(entry, LocalEntry) or (
+        self.is_in_process = isinstance(entry, InProcessEntry) or (
             isinstance(entry, ComponentEntry) and entry.in_process
         )
         """True if the server runs in this process."""
@@ -258,7 +258,7 @@ class Member:
     def is_due(self) -> bool:
         """True if its tools should be listed in the background: this process never listed them, and
         the config is complete."""
-        if self.entry.problem or self.is_local or self.login_error:
+        if self.entry.problem or self.is_in_process or self.login_error:
             return False  # a login refreshes it
         return self.lacks_tools or not self.is_confirmed
 
@@ -297,7 +297,7 @@ class Member:
     @property
     def delegates(self) -> bool:
         """True if its tools delegate tasks to agents."""
-        return isinstance(self.entry, LocalEntry) and self.entry.is_plain
+        return isinstance(self.entry, InProcessEntry) and self.entry.is_builtin
 
     @property
     def requires_tasks(self) -> bool:

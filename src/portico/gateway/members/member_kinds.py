@@ -11,7 +11,7 @@ from portico.core.catalog.upstream_key import upstream_key
 from portico.core.config.schema import ComponentEntry, ServerEntry
 from portico.core.model.offer import Offer
 from portico.gateway.members.in_process import InProcessComponent
-from portico.gateway.members.local_server import LocalEntry, LocalServer
+from portico.gateway.members.in_process_server import InProcessEntry, InProcessServer
 from portico.gateway.members.member import Entry, Member
 from portico.library.components.component_upstream import ComponentUpstream
 from portico.library.components.own_process import as_server, checked, keeps_sessions
@@ -81,9 +81,9 @@ def member_of(entry: Entry, environment: MemberEnvironment, limits: MemberLimits
     return _KINDS[type(entry)](entry, environment, limits)
 
 
-def _local(entry: LocalEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
-    limit = None if entry.is_plain else limits.name_limit
-    return Member(entry, LocalServer(entry.name, entry.server), limit)
+def _local(entry: InProcessEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
+    limit = None if entry.is_builtin else limits.name_limit
+    return Member(entry, InProcessServer(entry.name, entry.server), limit)
 
 
 def _server(entry: ServerEntry, environment: MemberEnvironment, limits: MemberLimits) -> Member:
@@ -146,7 +146,7 @@ def _upstream(
 _KINDS: dict[type, Callable[[Any, MemberEnvironment, MemberLimits], Member]] = {
     ServerEntry: _server,
     ComponentEntry: _component,
-    LocalEntry: _local,
+    InProcessEntry: _local,
 }
 
 

@@ -24,7 +24,7 @@ from portico.gateway.endpoints.endpoints import IN_FOLDER, GatewayEndpoints
 from portico.gateway.endpoints.exposure import FIRST_LIST_TIMEOUT_S, Exposure
 from portico.gateway.endpoints.middle_links import CompositionOrder
 from portico.gateway.endpoints.router import CallRecorder, Router
-from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.members.in_process_server import InProcessEntry
 from portico.gateway.members.member import GATEWAY_CAPABILITY, Entry, Member
 from portico.gateway.members.member_kinds import MemberEnvironment, MemberLimits, member_of
 from portico.gateway.registry.tool_search import ToolSearch
@@ -89,7 +89,7 @@ class Registry:
         record_call: CallRecorder,
         expose: str | None = None,
         links: Sequence[Link] = (),
-        local: Mapping[str, LocalEntry] | None = None,
+        local: Mapping[str, InProcessEntry] | None = None,
         rules: CompositionRules | None = None,
         tasks: "GatewayTasks | None" = None,
         folder: str = "",
@@ -322,7 +322,7 @@ class Registry:
             for name, m in self.members.items()
             # Those in this process only start their lifespans. A server that has failed by now is
             # tried again when it is used.
-            if m.is_local or not (m.is_confirmed or m.refreshing or m.problem)
+            if m.is_in_process or not (m.is_confirmed or m.refreshing or m.problem)
         )
 
     async def wait_for_catalog(self, server: str) -> None:
@@ -467,7 +467,7 @@ class Registry:
         self._endpoints.publish_changes()
 
     async def recompose(
-        self, local: Mapping[str, LocalEntry], links: Sequence[Link], rules: CompositionRules
+        self, local: Mapping[str, InProcessEntry], links: Sequence[Link], rules: CompositionRules
     ) -> None:
         """Apply changed members in this process, and changed links; raises if a link fails, and
         changes nothing then."""
@@ -496,7 +496,9 @@ class Registry:
     def _views(self, links: Sequence[Link]) -> Views:
         return Views(links, self.report_failure, self.warn_once)
 
-    async def apply(self, config: Config, local: Mapping[str, LocalEntry] | None = None) -> None:
+    async def apply(
+        self, config: Config, local: Mapping[str, InProcessEntry] | None = None
+    ) -> None:
         """Apply a changed config, and changed members in this process.
 
         Servers whose entries differ only in description keep running; removed servers finish
@@ -613,8 +615,8 @@ class Registry:
         for member in members:
             if member.retry is not None:
                 member.retry.cancel()
-        local = [member for member in members if member.is_local]
-        others = (member.provider.close() for member in members if not member.is_local)
+        local = [member for member in members if member.is_in_process]
+        others = (member.provider.close() for member in members if not member.is_in_process)
         await asyncio.gather(_close_in_turn(reversed(local)), *others)
 
     def _own_members(self) -> Iterable[Member]:

@@ -9,7 +9,7 @@ from portico.core.config.schema import Config, Timeouts, file_of
 from portico.core.documents.trust import check_code
 from portico.core.model.errors import PorticoError
 from portico.core.model.types import Link
-from portico.gateway.members.local_server import LocalEntry, local_entries
+from portico.gateway.members.in_process_server import InProcessEntry, in_process_entries
 from portico.library.components.classify import Component, ComponentError, classify
 from portico.library.components.load import Imported, load_middleware
 from portico.library.components.off_loop import load_off_loop
@@ -24,7 +24,7 @@ class ConfiguredLinks(Struct, frozen=True):
     """The links of a config, the outermost first, and the servers in the same files."""
 
     links: tuple[Link, ...] = ()
-    local: Mapping[str, LocalEntry] = {}
+    local: Mapping[str, InProcessEntry] = {}
 
 
 async def load_configured(config: Config, others: Iterable[str] = ()) -> ConfiguredLinks:
@@ -48,7 +48,7 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
     clash = next((name for name in servers if name in set(others)), None)
     if clash is not None:
         raise ComponentError(f"{clash} is a member and a file of gateway.links; rename one")
-    return ConfiguredLinks(tuple(links), local_entries(servers, config))
+    return ConfiguredLinks(tuple(links), in_process_entries(servers, config))
 
 
 def _load(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from portico.core.config.schema import Config
 from portico.gateway.endpoints import metatool_definitions
 from portico.gateway.endpoints.gateway_tasks import GatewayTasks
-from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.members.in_process_server import InProcessEntry
 from portico.upstream.process.family import gateways_above
 
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ class GatewayAgents:
             self.host, lambda: tasks.host, self.kind, self.access.parent
         )
 
-    def entry(self, config: Config) -> Mapping[str, LocalEntry]:
+    def entry(self, config: Config) -> Mapping[str, InProcessEntry]:
         """Return the member with the agents' tools, by its name."""
         name = next(name for name in _NAMES if name not in config.entries)
-        entry = LocalEntry(name=name, server=self._tools.server(), title="Agents", is_plain=True)
+        entry = InProcessEntry(
+            name=name, server=self._tools.server(), title="Agents", is_builtin=True
+        )
         return {name: entry}
 
     async def apply(self, config: "AgentsConfig") -> None:

@@ -23,7 +23,7 @@ from portico.core.state.watchdog import Watchdog
 from portico.edge.windows.client_fit import ClientFit
 from portico.edge.windows.preferences import SERVER, folder_in, name_in
 from portico.gateway.endpoints.gateway_tasks import GatewayTasks, file_store, has_store
-from portico.gateway.members.local_server import LocalEntry
+from portico.gateway.members.in_process_server import InProcessEntry
 from portico.gateway.members.member_kinds import MemberEnvironment, no_history
 from portico.gateway.registry.registry import Registry
 from portico.gateway.serve.configured_links import ConfiguredLinks, load_configured
@@ -156,7 +156,7 @@ class GatewayApp:
         options = self._options
         return GatewayTasks(worker, f"{options.key()}-{options.account()}")
 
-    def _agent_tools(self, config: Config) -> Mapping[str, LocalEntry]:
+    def _agent_tools(self, config: Config) -> Mapping[str, InProcessEntry]:
         return {} if self.agents is None else self.agents.entry(config)
 
     def _task_created(self, task: "TaskRecord") -> None:
@@ -333,11 +333,11 @@ class GatewayApp:
         await self.registry.apply(config, local)
 
     async def _change_agents(
-        self, config: Config, local: Mapping[str, LocalEntry] | None
-    ) -> Mapping[str, LocalEntry]:
+        self, config: Config, local: Mapping[str, InProcessEntry] | None
+    ) -> Mapping[str, InProcessEntry]:
         """Use the agents of a changed config; return the members in this process."""
         others = self.registry.local if local is None else local
-        kept = {name: entry for name, entry in others.items() if not entry.is_plain}
+        kept = {name: entry for name, entry in others.items() if not entry.is_builtin}
         if self.tasks is None or not has_agents(config):
             return kept
         assert config.agents is not None
@@ -347,7 +347,7 @@ class GatewayApp:
             await self.agents.apply(config.agents)
         return {**kept, **self._agent_tools(config)}
 
-    async def _relink(self, config: Config) -> Mapping[str, LocalEntry] | None:
+    async def _relink(self, config: Config) -> Mapping[str, InProcessEntry] | None:
         """Replace the links by those of a config, and return the members in this process.
 
         If that fails, the old links stay; None is returned.

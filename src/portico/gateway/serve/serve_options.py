@@ -17,7 +17,7 @@ from portico.core.state.report import report
 from portico.core.state.user_secret import user_secret
 
 if TYPE_CHECKING:
-    from portico.gateway.members.local_server import LocalEntry
+    from portico.gateway.members.in_process_server import InProcessEntry
 
 
 _FOLDERS = {
@@ -47,7 +47,7 @@ class ServeOptions(Struct, frozen=True):
     """Reads the config again when its file has changed; None never does."""
     links: tuple[Link, ...] = ()
     """The links before every endpoint."""
-    local: "Mapping[str, LocalEntry]" = {}
+    local: "Mapping[str, InProcessEntry]" = {}
     """Members that run in this process."""
     stamp: Stamp | None = None
     """The stamp of the config's file when it was read."""

@@ -24,7 +24,7 @@ from portico.library.server import Server, freeze
 from portico.upstream.connections.direct_call import as_mcp_error
 
 
-class LocalEntry(Struct, frozen=True, kw_only=True):
+class InProcessEntry(Struct, frozen=True, kw_only=True):
     """The entry of a server in this process, beside those of the config."""
 
     name: str
@@ -35,11 +35,11 @@ class LocalEntry(Struct, frozen=True, kw_only=True):
     tools: ToolFilter = ToolFilter()
     problem: str = ""
     trust_hints: bool = True
-    is_plain: bool = False
+    is_builtin: bool = False
     """True for names without a prefix, for tools of Portico itself."""
 
 
-class LocalServer:
+class InProcessServer:
     """A member's provider that calls functions: it has no process and no wire.
 
     The server's lifespan starts with the gateway, and every call waits for it; a start that failed
@@ -191,7 +191,7 @@ class _NamedPeer:
             await close_stream()
 
 
-def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, LocalEntry]:
+def in_process_entries(servers: Mapping[str, Server], config: Config) -> dict[str, InProcessEntry]:
     """Return the entries of servers in this process; raises PorticoError."""
     for name in servers:
         if not is_valid_name(name):
@@ -200,7 +200,7 @@ def local_entries(servers: Mapping[str, Server], config: Config) -> dict[str, Lo
             kind = "server" if name in config.servers else "component"
             raise PorticoError(f"{name} is a member and a {kind} of {config.path}; rename one")
     return {
-        name: LocalEntry(
+        name: InProcessEntry(
             name=name,
             server=server,
             title=str(server.identity.more.get("title", "")),

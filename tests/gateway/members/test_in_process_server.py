@@ -12,7 +12,11 @@ from portico.core.definitions.schema import Schema, SchemaViolation
 from portico.core.model.errors import PorticoError
 from portico.core.model.message import Request
 from portico.core.protocol.inbound import read
-from portico.gateway.members.local_server import LocalEntry, LocalServer, local_entries
+from portico.gateway.members.in_process_server import (
+    InProcessEntry,
+    InProcessServer,
+    in_process_entries,
+)
 from tests.gateway.registries import Client, World, config, registry
 from tests.support.backoff import until
 from tests.support.clock import Clock
@@ -30,8 +34,8 @@ def notes() -> Server:
     return server
 
 
-def entries(server: Server) -> dict[str, LocalEntry]:
-    return local_entries({"notes": server}, config())
+def entries(server: Server) -> dict[str, InProcessEntry]:
+    return in_process_entries({"notes": server}, config())
 
 
 async def test_a_change_in_another_thread_is_told() -> None:
@@ -75,7 +79,7 @@ async def test_it_stays_when_the_config_changes() -> None:
 
 def test_a_name_that_cannot_be_part_of_a_tools_name_is_refused() -> None:
     with pytest.raises(PorticoError, match="invalid member name 'a b'; use 'a-b'"):
-        local_entries({"a b": notes()}, config())
+        in_process_entries({"a b": notes()}, config())
 
 
 class Base:
@@ -184,7 +188,7 @@ async def test_a_gateway_that_ends_interrupts_a_start_that_hangs() -> None:
 
 async def test_a_removed_member_closes_its_lifespan_after_its_calls() -> None:
     base, leave = Base(), asyncio.Event()
-    member = LocalServer("notes", lived(base, leave))
+    member = InProcessServer("notes", lived(base, leave))
     await member.fetch_catalog()
     request = read(json.dumps(modern("tools/call", {"name": "value"})).encode(), None, None)
     assert isinstance(request, Request)
