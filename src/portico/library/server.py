@@ -218,7 +218,7 @@ class Server(Registration):
         for endpoint in tuple(self._endpoints):
             if not endpoint.has_tasks:
                 endpoint.use_tasks(self._tasks.link())
-        self._tasks.look()
+        self._tasks.update_required()
 
     @property
     def task_host(self) -> "TaskHost":

@@ -150,7 +150,7 @@ class GatewayEndpoints:
         from portico.gateway.endpoints.gateway_tasks import MergedTaskPolicy
 
         policy = MergedTaskPolicy(
-            self._registry, exposure, explains=not self._registry.is_composition
+            self._registry, exposure, may_answer_with_text=not self._registry.is_composition
         )
         return self._tasks.link(at, policy)
 

@@ -125,7 +125,7 @@ class GatewayTasks:
         made = self._endpoints[at] = LazyTaskLink(
             lambda: self._endpoint(at, policy), waits_for_catalog=False
         )
-        self.look()
+        self.update_required()
         return made
 
     def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskEndpoint":
@@ -133,7 +133,7 @@ class GatewayTasks:
 
         return TaskEndpoint(lambda: self.host, at, policy)
 
-    def look(self) -> None:
+    def update_required(self) -> None:
         """Let the links see every call if a tool requires tasks, or if calls become tasks after a
         time."""
         members = self._members
@@ -143,7 +143,7 @@ class GatewayTasks:
         by_time = config.gateway.sync_budget_s is not None or config.has_budgets
         needed = by_time or members.requires_tasks
         for endpoint in self._endpoints.values():
-            endpoint.is_attentive = needed
+            endpoint.sees_every_call = needed
 
     def _linked(self, at: str) -> LinkedEndpoint | None:
         if at not in self._endpoints:
@@ -199,11 +199,13 @@ class MergedTaskPolicy:
     shares_links = True
     names_servers = True
 
-    def __init__(self, registry: TaskMembers, exposure: Exposure, *, explains: bool) -> None:
-        """`explains` if the endpoint has tools for tasks."""
+    def __init__(
+        self, registry: TaskMembers, exposure: Exposure, *, may_answer_with_text: bool
+    ) -> None:
+        """`may_answer_with_text` if the endpoint has tools for tasks."""
         self._registry = registry
         self._exposure = exposure
-        self._explains = explains
+        self._may_answer_with_text = may_answer_with_text
         self._known: tuple[Merged, Config, dict[str, TaskTerms]] | None = None
         """By name, the terms of tools, as long as neither offers nor config change."""
 
@@ -232,8 +234,13 @@ class MergedTaskPolicy:
         # Official clients refuse a text in place of a structured result, unless the tool is listed
         # without its output schema.
         raw = place[0].raw("tools", tool)
-        explains = budget_s is not None or without_output_schema(raw) is raw
-        return TaskTerms(mode or NO_TASKS, budget_s, self._explains and explains, self._explains)
+        may_answer_with_text = budget_s is not None or without_output_schema(raw) is raw
+        return TaskTerms(
+            mode or NO_TASKS,
+            budget_s,
+            self._may_answer_with_text and may_answer_with_text,
+            self._may_answer_with_text,
+        )
 
     async def ready(self, request: Request) -> bool:
         """Wait until the tools of the server in a tool's name are known."""

@@ -422,7 +422,7 @@ class Registry:
             return
         self.merged = merged
         if self._tasks is not None:
-            self._tasks.look()
+            self._tasks.update_required()
         if self._tool_search.is_needed:
             self._index()
         self._schedule_publish()
@@ -528,7 +528,7 @@ class Registry:
         self._changed()
         self._lead_folders()
         if self._tasks is not None:
-            self._tasks.look()
+            self._tasks.update_required()
         self._schedule_publish()  # pinned tools or groups may have changed
         await self.refresh([name for name in self.members if name not in kept])
 

@@ -34,7 +34,7 @@ class Hub(Protocol):
 class TaskLink(Protocol):
     """The link in front of the user's links that makes calls tasks, and follows them."""
 
-    is_attentive: bool
+    sees_every_call: bool
     """True if it must see every call; else only those whose client mentions tasks."""
     waits_for_catalog: bool
     """True if it decides about a call by the catalog of the client, which must be known."""

@@ -42,7 +42,7 @@ def entrance(
             tasks is not None
             and request.id
             and (
-                tasks.is_attentive
+                tasks.sees_every_call
                 or request.meta.client_capabilities.find(TASKS) >= 0
                 or request.params.find(TASK) >= 0
                 or request.meta.client_capabilities.find(b"\\") >= 0  # a key may be escaped

@@ -23,7 +23,7 @@ class LazyTaskLink:
         self._make = make
         self.waits_for_catalog = waits_for_catalog
         self._next: Handler | None = None
-        self.is_attentive = False
+        self.sees_every_call = False
         """True if calls may become tasks that their clients do not mention."""
         self.behind: LinkedEndpoint | None = None
         """The endpoint behind the link, which makes the calls of tasks."""

@@ -67,15 +67,15 @@ class ServerTasks(TaskPolicy):
         """Return the link for one endpoint."""
         made = TaskEndpoint(lambda: self.host, str(len(self._endpoints)), self)
         self._endpoints.append(made)
-        self.look()
+        self.update_required()
         return made
 
-    def look(self) -> None:
+    def update_required(self) -> None:
         """Let the links see every call if a tool requires tasks, or stores them itself."""
         modes = [tool.mode for provider in self._providers for tool in tools_of(provider).values()]
         needed = any(mode is not None and mode.is_seen for mode in modes)
         for endpoint in self._endpoints:
-            endpoint.is_attentive = needed
+            endpoint.sees_every_call = needed
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:

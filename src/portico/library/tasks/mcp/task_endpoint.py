@@ -61,7 +61,7 @@ class TaskEndpoint:
         self.next: Handler = _not_ready
         self.behind: LinkedEndpoint | None = None
         self.timer = BudgetTimer()
-        self.is_attentive = False
+        self.sees_every_call = False
         """True if calls may become tasks that their clients do not mention."""
         results = StoredResults(host, at, shares_links=policy.shares_links)
         self._requests = TaskRequests(host, results)
@@ -100,7 +100,7 @@ class TaskEndpoint:
             client,
             not asked and self.policy.is_declared and request.version >= _SINCE,
             terms.budget_s is not None,
-            terms.explains_executed if asked else terms.explains,
+            terms.may_answer_executed_with_text if asked else terms.may_answer_with_text,
             self.forwards is not None and not self._translates(request),
         )
         found = plan(facts)

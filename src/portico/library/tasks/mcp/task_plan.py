@@ -2,7 +2,7 @@
 
 The first row that matches decides; a dash matches everything.
 
-      in task  tool     required  client    bound  budget  explains  passes  plan
+      in task  tool     required  client    bound  budget  text      passes  plan
    1  yes      -        -         -         -      -       -         -       PLAIN
    2  -        unknown  -         -         -      -       -         -       LOOK_UP
    3  -        -        yes       without   yes    -       -         -       REQUIRE
@@ -75,7 +75,7 @@ class Facts(NamedTuple):
     """True if the tool's declaration binds the client, which has seen it."""
     has_budget: bool
     """True if the call becomes a task by itself, after a time."""
-    explains: bool
+    may_answer_with_text: bool
     """True if a client without tasks can get a text in place of the result."""
     passes: bool
     """True if the tasks of the only server pass unchanged."""
@@ -102,11 +102,11 @@ _ROWS: tuple[tuple[dict[str, tuple[object, ...]], Plan], ...] = (
     ),
     ({"tool": (TaskSupport.OWN,)}, Plan(Step.OWN)),
     (
-        {"tool": _REMOTE, "is_required": _YES, "client": _WITHOUT, "explains": _YES},
+        {"tool": _REMOTE, "is_required": _YES, "client": _WITHOUT, "may_answer_with_text": _YES},
         Plan(Step.WAIT),
     ),
     (
-        {"client": _WITHOUT, "has_budget": _YES, "explains": _YES},
+        {"client": _WITHOUT, "has_budget": _YES, "may_answer_with_text": _YES},
         Plan(Step.RUN, by_time=True),
     ),
     ({"client": _WITHOUT}, Plan(Step.PLAIN)),

@@ -16,9 +16,9 @@ class TaskTerms(NamedTuple):
     mode: TaskMode = NO_TASKS
     budget_s: float | None = None
     """The time after which a call becomes a task by itself; None for never."""
-    explains: bool = False
+    may_answer_with_text: bool = False
     """True if a client without tasks can get a text instead of the result."""
-    explains_executed: bool = False
+    may_answer_executed_with_text: bool = False
     """The same for a call through `execute_tool`."""
 
 

@@ -93,7 +93,7 @@ class WrapTasks(TaskPolicy):
     def _look(self) -> None:
         """See every call if a tool requires tasks of clients that cannot know."""
         self._required = frozenset().union(*map(_required_tools, self._catalogs()))
-        self.link.is_attentive = bool(self._required)
+        self.link.sees_every_call = bool(self._required)
 
     def _catalogs(self) -> list[Catalog]:
         """Return all that is known: a client that accepts questions may have its own."""
