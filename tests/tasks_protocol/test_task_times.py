@@ -15,7 +15,7 @@ from portico.core.model.errors import McpError
 from portico.core.model.message import Request, Response
 from portico.core.model.session import Session
 from portico.core.model.version import Version
-from portico.library.tasks.mcp.task_call import InTask
+from portico.library.tasks.mcp.task_call import StoredCallControl
 from portico.library.tasks.store.record import STORE_FILE
 from portico.library.tasks.store.store import tasks_in_folder
 from portico.upstream.connections.handshake import HandshakeLimits
@@ -48,7 +48,7 @@ class Task:
         """Return nothing."""
 
 
-class Becoming(InTask):
+class Becoming(StoredCallControl):
     """A call that can become a task."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ async def test_a_task_whose_server_never_answers_fails_after_a_day(
     clock: Clock, is_stored: bool
 ) -> None:
     async with calling() as call:
-        call.context.tasking = tasking = InTask(Task()) if is_stored else Becoming()
+        call.context.tasking = tasking = StoredCallControl(Task()) if is_stored else Becoming()
         running = await call.begin()
         tasking.task = Task()
         await clock.advance(CALL_S)
@@ -151,7 +151,7 @@ async def test_a_call_that_did_not_become_a_task_times_out(clock: Clock) -> None
 
 async def test_a_timeout_that_the_client_has_set_ends_a_task(clock: Clock) -> None:
     async with calling(meta={"portico/timeoutS": 50}) as call:
-        call.context.tasking = InTask(Task())
+        call.context.tasking = StoredCallControl(Task())
         running = await call.begin()
         await clock.advance(50)
         assert "did not answer tools/call within 50 s" in await failure_of(running)
@@ -159,7 +159,7 @@ async def test_a_timeout_that_the_client_has_set_ends_a_task(clock: Clock) -> No
 
 async def test_a_task_that_is_cancelled_cancels_its_call_at_the_server(clock: Clock) -> None:
     async with calling() as call:
-        call.context.tasking = InTask(Task())
+        call.context.tasking = StoredCallControl(Task())
         running = await call.begin()
         await clock.advance(CALL_S)
         running.cancel()

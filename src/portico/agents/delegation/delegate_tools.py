@@ -25,7 +25,7 @@ from portico.core.protocol.codec import encode
 from portico.core.protocol.result_fields import with_notes
 from portico.library.functions.task_mode import OWN
 from portico.library.server import Server
-from portico.library.tasks.mcp.task_call import OwnTask
+from portico.library.tasks.mcp.task_call import DelegationControl
 from portico.library.tasks.mcp.task_host import FindTasks, stored
 from portico.library.tasks.mcp.task_tools import TaskTools
 from portico.library.tasks.mcp.task_wire import agent_of
@@ -80,7 +80,7 @@ class DelegateTools:
             if found is None:
                 raise ToolError(f"task {known} is not known any more")
             task = found
-        own = context.tasking if isinstance(context.tasking, OwnTask) else None
+        own = context.tasking if isinstance(context.tasking, DelegationControl) else None
         if own is not None:
             own.record = task
             if own.is_wanted:
@@ -139,7 +139,7 @@ class DelegateTools:
             cwd=given.cwd or "",
             blocks=blocks,
             timeout_s=given.timeout_s,
-            call=context.tasking.call if isinstance(context.tasking, OwnTask) else None,
+            call=context.tasking.call if isinstance(context.tasking, DelegationControl) else None,
         )
         if parent is not None:
             delegation = replace(

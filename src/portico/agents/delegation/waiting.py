@@ -14,7 +14,7 @@ from portico.core.model.errors import ToolError
 from portico.core.protocol.received_results import ReceivedToolResult
 from portico.core.protocol.result_fields import with_notes
 from portico.library.tasks.mcp.task_answers import question_notes, settled_task
-from portico.library.tasks.mcp.task_call import OwnTask
+from portico.library.tasks.mcp.task_call import DelegationControl
 from portico.library.tasks.mcp.task_changes import task_changes
 from portico.library.tasks.mcp.task_host import stored
 from portico.library.tasks.mcp.task_wire import agent_of, reason_of, result_of
@@ -60,7 +60,9 @@ async def wait_for(
     return await _result(store, latest) if latest.is_finished else _state(latest)
 
 
-async def own_result(own: OwnTask, waiting: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+async def own_result(
+    own: DelegationControl, waiting: Coroutine[Any, Any, ToolResult]
+) -> ToolResult:
     """Return the result of the task as soon as its agent has one, before it is stored: it passes
     the links of this call once. Otherwise return what waiting for the task returns."""
     settled = asyncio.ensure_future(waiting)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from portico.core.model.content import ToolResult
 from portico.core.model.message import Meta, Request, Response
 from portico.core.model.session import LOG_LEVELS, Session
-from portico.core.model.tasking import CreatedTask, RunningTask, Tasking, TaskWish
+from portico.core.model.task_control import CreatedTask, RunningTask, TaskControl, TaskRequest
 from portico.core.model.version import Version, version_of
 
 if TYPE_CHECKING:
@@ -201,11 +201,11 @@ class Context:
         member owns it, None if the call was not routed."""
         self.failure: Response | None = None
         """The original failure of the call, where the client gets a rewritten one."""
-        self.task_wish: TaskWish | None = None
+        self.task_wish: TaskRequest | None = None
         """Set if a server may answer this call with a task of its own."""
         self.created: CreatedTask | None = None
         """The task of its own with which a server answered."""
-        self.tasking: Tasking | None = None
+        self.tasking: TaskControl | None = None
         """Set if this call is a task, or can become one."""
         self.request: Request | None = None
         self.downstream: Handler | None = None

@@ -11,7 +11,7 @@ from portico.core.catalog.merge import Merged
 from portico.core.config.schema import Config
 from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
-from portico.core.model.tasking import CreatedTask
+from portico.core.model.task_control import CreatedTask
 from portico.core.model.types import LinkedEndpoint
 from portico.gateway.endpoints import metatool_definitions
 from portico.gateway.endpoints.endpoints import IN_FOLDER
@@ -25,8 +25,8 @@ from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.library.tasks.mcp.remote_task import RemoteTask, TaskRelay
-    from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
     from portico.library.tasks.mcp.task_host import TaskHost
+    from portico.library.tasks.mcp.task_link import TaskLink
     from portico.library.tasks.store.store import TaskStore
     from portico.library.tasks.worker.work import Runner
     from portico.library.tasks.worker.worker import TaskWorker
@@ -128,10 +128,10 @@ class GatewayTasks:
         self.update_required()
         return made
 
-    def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskEndpoint":
-        from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
+    def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskLink":
+        from portico.library.tasks.mcp.task_link import TaskLink
 
-        return TaskEndpoint(lambda: self.host, at, policy)
+        return TaskLink(lambda: self.host, at, policy)
 
     def update_required(self) -> None:
         """Let the links see every call if a tool requires tasks, or if calls become tasks after a

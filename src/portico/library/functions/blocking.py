@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from portico.core.model.context import Context, Values
-from portico.core.model.tasking import RunningTask
+from portico.core.model.task_control import RunningTask
 
 _CALLS = frozenset(
     {

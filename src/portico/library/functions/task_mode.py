@@ -24,7 +24,7 @@ class TaskSupport(StrEnum):
     MANUAL = "manual"
     """Its handler decides when the call becomes a task."""
     OWN = "own"
-    """Its handler stores the task itself, with `OwnTask`."""
+    """Its handler stores the task itself, with `DelegationControl`."""
     REMOTE = "remote"
     """Its server creates the tasks itself."""
 

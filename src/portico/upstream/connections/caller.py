@@ -14,7 +14,7 @@ from portico.core.model.context import Context, Peer
 from portico.core.model.errors import AskError, MissingCapability
 from portico.core.model.message import Request
 from portico.core.model.session import LOG_LEVELS, Session
-from portico.core.model.tasking import CreatedTask
+from portico.core.model.task_control import CreatedTask
 from portico.core.model.version import Version
 from portico.core.protocol.codec import encode
 from portico.core.protocol.eras import Sender

@@ -14,7 +14,7 @@ from portico.core.model.context import Context
 from portico.core.model.errors import INVALID_PARAMS, McpError, TargetError
 from portico.core.model.message import Request, Response
 from portico.core.model.methods import TABLE
-from portico.core.model.tasking import CreatedTask
+from portico.core.model.task_control import CreatedTask
 from portico.core.protocol.codec import decoded, encode
 from portico.core.protocol.eras import (
     asks_in_task,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
-from portico.core.model.tasking import CreatedTask, TaskWish
+from portico.core.model.task_control import CreatedTask, TaskRequest
 from portico.core.model.version import Version
 from portico.core.protocol.codec import encode
 from portico.core.protocol.result_fields import identified, noted_result
@@ -20,7 +20,7 @@ from portico.library.tasks.store.record import TaskRecord, new_key
 from portico.library.tasks.worker.work import TaskOutcome
 
 if TYPE_CHECKING:
-    from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
+    from portico.library.tasks.mcp.task_link import TaskLink
 
 _FORWARD = Step.FORWARD  # members of an enum are slow to look up
 
@@ -33,11 +33,11 @@ class ClientCall(PromotableCall):
 
     def __init__(
         self,
-        endpoint: "TaskEndpoint",
+        endpoint: "TaskLink",
         request: Request,
         context: Context,
         plan: Plan,
-        wish: TaskWish | None,
+        wish: TaskRequest | None,
         budget_s: float | None,
     ) -> None:
         after_s = budget_s if plan.by_time else None

@@ -10,15 +10,13 @@ from portico.core.model.message import Request
 from portico.core.model.types import Answer, Handler, LinkedEndpoint
 
 if TYPE_CHECKING:
-    from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
+    from portico.library.tasks.mcp.task_link import TaskLink
 
 
 class LazyTaskLink:
-    """A `TaskEndpoint` that is made when a call or a request is about tasks."""
+    """A `TaskLink` that is made when a call or a request is about tasks."""
 
-    def __init__(
-        self, make: "Callable[[], TaskEndpoint]", *, waits_for_catalog: bool = True
-    ) -> None:
+    def __init__(self, make: "Callable[[], TaskLink]", *, waits_for_catalog: bool = True) -> None:
         """`waits_for_catalog` unless its policy waits for the tools of a server itself."""
         self._make = make
         self.waits_for_catalog = waits_for_catalog
@@ -39,7 +37,7 @@ class LazyTaskLink:
         return handle
 
     @cached_property
-    def endpoint(self) -> "TaskEndpoint":
+    def endpoint(self) -> "TaskLink":
         """The link itself."""
         return self._make()
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from portico.core.model.context import Context, Peer
 from portico.core.model.errors import AskError, McpError
 from portico.core.model.message import Request, Response
-from portico.core.model.tasking import CreatedTask, RunningTask
+from portico.core.model.task_control import CreatedTask, RunningTask
 from portico.core.model.types import Answer, Handler
 from portico.core.protocol.codec import mcp_error_response
 from portico.core.state.pending import Pending

@@ -22,7 +22,7 @@ from portico.core.model.context import Context, Peer
 from portico.core.model.errors import INVALID_PARAMS, METHOD_NOT_FOUND, McpError
 from portico.core.model.message import Meta, Request, Response
 from portico.core.model.session import Session
-from portico.core.model.tasking import CreatedTask, TaskWish
+from portico.core.model.task_control import CreatedTask, TaskRequest
 from portico.core.model.types import Answer, Handler
 from portico.core.model.version import LATEST_LEGACY, MODERN, Version, version_of
 from portico.core.protocol.codec import decoded, encode
@@ -32,8 +32,8 @@ from portico.core.state.background import Background
 from portico.core.state.store_error import StoreError
 from portico.library.tasks.mcp.task_call import (
     HandlerTask,
-    InTask,
     StoredCall,
+    StoredCallControl,
     TaskPeer,
     call_context,
     kept_call,
@@ -215,7 +215,7 @@ class RemoteTaskRunner:
         work.is_pinned = True
         await work.annotate(encode(_Attempt(work.id)).decode())
         context = call_context(remote, work.task.principal)
-        context.task_wish = TaskWish()
+        context.task_wish = TaskRequest()
         context.tasking = again = _CallAgain(self, remote, work)
         try:
             response = await self.host.calls.make(remote, context, work)
@@ -249,7 +249,7 @@ class RemoteTaskRunner:
             await following.close()
 
 
-class _CallAgain(InTask):
+class _CallAgain(StoredCallControl):
     """The tasking of a call that is made again: the links get the result of the server's task."""
 
     performs = True

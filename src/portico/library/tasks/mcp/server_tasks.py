@@ -12,8 +12,8 @@ from portico.core.model.types import LinkedEndpoint, Provider
 from portico.core.state.report import report
 from portico.library.functions.prefixed import tools_of
 from portico.library.functions.task_mode import NO_TASKS
-from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
 from portico.library.tasks.mcp.task_host import TaskHost
+from portico.library.tasks.mcp.task_link import TaskLink
 from portico.library.tasks.mcp.task_policy import TaskPolicy, TaskTerms
 from portico.library.tasks.worker.worker import TaskWorker
 
@@ -38,7 +38,7 @@ class ServerTasks(TaskPolicy):
         self._providers = providers
         self._given = store
         self._worker: TaskWorker | None = None
-        self._endpoints: list[TaskEndpoint] = []
+        self._endpoints: list[TaskLink] = []
 
     @cached_property
     def host(self) -> TaskHost:
@@ -63,9 +63,9 @@ class ServerTasks(TaskPolicy):
             return self._given
         return tasks_in_folder(os.fspath(self._given))
 
-    def link(self) -> TaskEndpoint:
+    def link(self) -> TaskLink:
         """Return the link for one endpoint."""
-        made = TaskEndpoint(lambda: self.host, str(len(self._endpoints)), self)
+        made = TaskLink(lambda: self.host, str(len(self._endpoints)), self)
         self._endpoints.append(made)
         self.update_required()
         return made

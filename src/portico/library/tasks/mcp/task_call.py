@@ -13,7 +13,7 @@ from portico.core.model.context import LOCAL, Context
 from portico.core.model.errors import AskError, McpError
 from portico.core.model.message import Meta, Request, Response
 from portico.core.model.session import Session
-from portico.core.model.tasking import RunningTask
+from portico.core.model.task_control import RunningTask
 from portico.core.model.types import Answer, Handler, LinkedEndpoint
 from portico.core.model.version import version_of
 from portico.core.protocol.codec import NO_RAW, encode, mcp_error_response, notification
@@ -157,7 +157,7 @@ class HandlerTask:
         return await SUPPLIED.wait(self.id)
 
 
-class PlainTasking:
+class PlainTaskControl:
     """The tasking of a call that its server answers with the result."""
 
     run_of = ""
@@ -176,7 +176,7 @@ class PlainTasking:
         return next(request, context)
 
 
-class InTask(PlainTasking):
+class StoredCallControl(PlainTaskControl):
     """The tasking of a stored call: it is a task from its start."""
 
     def __init__(self, task: RunningTask) -> None:
@@ -184,7 +184,7 @@ class InTask(PlainTasking):
         self.run_of = task.id
 
 
-class SubmittedCall(PlainTasking):
+class SubmittedCall(PlainTaskControl):
     """The tasking of a call that was stored, and is made later."""
 
     is_submission = True
@@ -193,7 +193,7 @@ class SubmittedCall(PlainTasking):
         self.run_of = task.id
 
 
-class Replay(PlainTasking):
+class Replay(PlainTaskControl):
     """The tasking of a call whose result is there: it passes the links, and nothing is called."""
 
     performs = is_replay = True
@@ -208,7 +208,7 @@ class Replay(PlainTasking):
         return replace(self._response, id=request.id)
 
 
-class OwnTask(PlainTasking):
+class DelegationControl(PlainTaskControl):
     """The tasking of a call whose handler stores its task itself, and may wait for its result."""
 
     def __init__(self, is_wanted: bool, call: StoredCall) -> None:
@@ -338,7 +338,7 @@ class CallRunner:
             return ORPHANED
         call = msgspec.json.decode(work.input, type=StoredCall)
         context = call_context(call, work.task.principal)
-        context.tasking = InTask(HandlerTask(work))
+        context.tasking = StoredCallControl(HandlerTask(work))
         SUPPLIED.open(work.id)
         try:
             response = await self.make(call, context, work)

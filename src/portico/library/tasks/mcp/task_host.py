@@ -9,7 +9,12 @@ from msgspec.structs import replace
 from portico.core.model.errors import INTERNAL_ERROR, McpError
 from portico.core.model.version import version_of
 from portico.core.state.store_error import StoreError
-from portico.library.tasks.mcp.task_call import CallRunner, OwnTask, StoredCall, call_request
+from portico.library.tasks.mcp.task_call import (
+    CallRunner,
+    DelegationControl,
+    StoredCall,
+    call_request,
+)
 from portico.library.tasks.mcp.task_wire import late_response, outcome_of
 from portico.library.tasks.store.record import TaskRecord, TaskRefused
 from portico.library.tasks.worker.work import Runner, TaskOutcome, Work
@@ -52,7 +57,7 @@ class TaskHost:
         self.remote_kind = f"remote@{scope}"
         """The kind of tasks that follow a server's own task."""
         self.remote: RemoteRunner | None = None
-        self.waiting: dict[str, OwnTask] = {}
+        self.waiting: dict[str, DelegationControl] = {}
         """By task, the calls that wait for the results of tasks that their handlers stored."""
         worker.register(self.call_kind, self.calls)
 

@@ -8,7 +8,7 @@ from portico.core.catalog.catalog import Catalog
 from portico.core.catalog.namespaced import can_create_tasks
 from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
-from portico.core.model.tasking import CreatedTask
+from portico.core.model.task_control import CreatedTask
 from portico.core.protocol.tasks import support_of
 from portico.core.state.report import report
 from portico.library.functions.task_mode import TaskMode, TaskSupport
@@ -17,8 +17,8 @@ from portico.library.tasks.mcp.task_policy import TaskPolicy, TaskTerms
 from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
-    from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
     from portico.library.tasks.mcp.task_host import TaskHost
+    from portico.library.tasks.mcp.task_link import TaskLink
     from portico.library.tasks.store.record import TaskRecord
     from portico.library.tasks.store.store import TaskStore
     from portico.library.tasks.worker.worker import TaskWorker
@@ -54,13 +54,11 @@ class WrapTasks(TaskPolicy):
         upstream.watch(lambda change: self._look() if not change.kind else None)
         self._look()
 
-    def _endpoint(self) -> "TaskEndpoint":
-        from portico.library.tasks.mcp.task_endpoint import TaskEndpoint
+    def _endpoint(self) -> "TaskLink":
+        from portico.library.tasks.mcp.task_link import TaskLink
 
         relay = self._upstream.relay if self._alone else None
-        return TaskEndpoint(
-            lambda: self.host, "", self, forwards=relay, translates=self._translates
-        )
+        return TaskLink(lambda: self.host, "", self, forwards=relay, translates=self._translates)
 
     async def _finish(self, request: Request, context: Context, created: CreatedTask) -> Response:
         return await self.link.endpoint.finish(request, context, created)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from portico.core.model.context import Context
 from portico.core.model.errors import METHOD_NOT_FOUND, McpError
 from portico.core.model.message import Request, Response
-from portico.core.model.tasking import CreatedTask, TaskWish
+from portico.core.model.task_control import CreatedTask, TaskRequest
 from portico.core.model.types import Answer, Handler, LinkedEndpoint
 from portico.core.model.version import Version
 from portico.core.protocol.codec import encode
@@ -19,7 +19,12 @@ from portico.library.tasks.mcp import task_wire
 from portico.library.tasks.mcp.client_call import ClientCall
 from portico.library.tasks.mcp.promotion import BudgetTimer, Run
 from portico.library.tasks.mcp.stored_results import StoredResults
-from portico.library.tasks.mcp.task_call import OwnTask, SubmittedCall, kept_call, stored_call
+from portico.library.tasks.mcp.task_call import (
+    DelegationControl,
+    SubmittedCall,
+    kept_call,
+    stored_call,
+)
 from portico.library.tasks.mcp.task_changes import finished_task
 from portico.library.tasks.mcp.task_host import FindTasks, stored
 from portico.library.tasks.mcp.task_plan import Facts, Plan, Step, TaskClient, plan
@@ -37,7 +42,7 @@ _WITHOUT, _RUN, _FORWARD = TaskClient.WITHOUT, Step.RUN, Step.FORWARD
 Send = Callable[[bytes], Awaitable[None]]
 
 
-class TaskEndpoint:
+class TaskLink:
     """The tasks of the clients of one endpoint: its link, and the source of its notifications."""
 
     waits_for_catalog = True
@@ -123,7 +128,7 @@ class TaskEndpoint:
         request: Request,
         context: Context,
         step: Step,
-        wish: TaskWish | None,
+        wish: TaskRequest | None,
         budget_s: float | None,
     ) -> Answer:
         """Make, store or refuse a call that is not watched."""
@@ -155,18 +160,18 @@ class TaskEndpoint:
             return await self.next(request, context)
         return await self._call(request, context, policy.terms(request))
 
-    def _wish(self, request: Request) -> TaskWish | None:
+    def _wish(self, request: Request) -> TaskRequest | None:
         """Return the client's wish for a task, or its ability to have one."""
         if not self.policy.is_declared or request.version < _SINCE:
             return None
         if request.version.modern:
-            return TaskWish() if declares_tasks(request) else None
+            return TaskRequest() if declares_tasks(request) else None
         if "task" not in members(request.params):
             return None
         ttl_s = task_wire.requested_ttl_s(request)
-        return TaskWish(None if ttl_s is None else ttl_s * 1000)
+        return TaskRequest(None if ttl_s is None else ttl_s * 1000)
 
-    async def _submit(self, request: Request, context: Context, wish: TaskWish) -> Response:
+    async def _submit(self, request: Request, context: Context, wish: TaskRequest) -> Response:
         """Store a call, which a worker then makes."""
         host, input = self.host(), stored_call(self.at, request, context)
         submitted = host.worker.submit(
@@ -176,10 +181,12 @@ class TaskEndpoint:
         context.tasking = SubmittedCall(task)
         return self.created(request, context, task)
 
-    async def _run_own(self, request: Request, context: Context, wish: TaskWish | None) -> Response:
+    async def _run_own(
+        self, request: Request, context: Context, wish: TaskRequest | None
+    ) -> Response:
         """Make a call whose handler stores its task, and may wait for it."""
         call = kept_call(self.at, request, context)
-        context.tasking = own = OwnTask(wish is not None, call)
+        context.tasking = own = DelegationControl(wish is not None, call)
         waiting = self.host().waiting
         response: Response | None = None
         try:
@@ -197,7 +204,7 @@ class TaskEndpoint:
         request: Request,
         context: Context,
         found: Plan,
-        wish: TaskWish | None,
+        wish: TaskRequest | None,
         budget_s: float | None,
     ) -> Answer:
         """Make a call that its server, its handler or a timeout may make a task."""
@@ -303,7 +310,7 @@ class TaskEndpoint:
         """Call a tool that runs only as a task for a client without tasks: wait for its result, and
         after a while explain how to get it."""
         await self._check_room(request, context)
-        context.task_wish = wish = TaskWish()
+        context.task_wish = wish = TaskRequest()
         found = Plan(Step.WAIT, by_server=True)
         call = ClientCall(self, request, context, found, wish, budget_s)
         if not request.version.modern:
@@ -388,7 +395,7 @@ class TaskEndpoint:
         await self._requests.close()
 
 
-def _ttl_s(wish: TaskWish) -> float | None:
+def _ttl_s(wish: TaskRequest) -> float | None:
     return None if wish.ttl_ms is None else wish.ttl_ms / 1000
 
 

@@ -33,7 +33,7 @@ class RunningTask(Protocol):
         ...
 
 
-class Tasking(Protocol):
+class TaskControl(Protocol):
     """The way of a call to become a task, and its task once it is one."""
 
     run_of: str
@@ -67,7 +67,7 @@ class Tasking(Protocol):
         ...
 
 
-class TaskWish(Struct, frozen=True):
+class TaskRequest(Struct, frozen=True):
     """The right of a server to answer a call with a task of its own."""
 
     ttl_ms: float | None = None
