@@ -24,7 +24,7 @@ async def test_the_next_task_waits_for_the_end_of_the_process_before_it(tmp_path
     end, ending = asyncio.Event(), Background()
     async with host.admitted(REQUEST, _ignore):
         ending.start(_until(end))
-        host.hold_slot("a", ending)
+        host.keep_slot("a", ending)
     waiting: asyncio.Future[Any] = asyncio.ensure_future(_taken(host))
     await until(lambda: host.slots.claimable() > host.config.defaults.max_concurrent)
     assert host.slots.running["a"] == 1

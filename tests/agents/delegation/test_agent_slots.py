@@ -20,7 +20,7 @@ class Crowd:
     def __init__(self, limits: dict[str, int], most: int) -> None:
         self.limits = limits
         self.most = most
-        self.slots = AgentSlots(self._admit, self._take_back, lambda: most)
+        self.slots = AgentSlots(self._admit, self._refund, lambda: most)
         self.counted = 0
         """The prompts that the quotas count."""
         self.begun: list[int] = []
@@ -37,7 +37,7 @@ class Crowd:
         self.counted += not is_busy
         return Routing(agent=request.agent_id, waits=is_busy)
 
-    async def _take_back(self, chosen: Routing) -> None:
+    async def _refund(self, chosen: Routing) -> None:
         self.counted -= 1
 
     def start(self, number: int, agent: str) -> None:

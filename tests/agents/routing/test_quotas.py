@@ -85,9 +85,9 @@ async def test_a_prompt_that_was_not_sent_is_taken_back_and_no_other(
     assert await quotas.start("a", PER_MINUTE, "first") is None
     now.advance(20)
     assert await quotas.start("a", PER_MINUTE, "second") is None
-    await quotas.take_back("a", "first")
-    await quotas.take_back("a", "first")
-    await quotas.take_back("b", "second")
+    await quotas.refund("a", "first")
+    await quotas.refund("a", "first")
+    await quotas.refund("b", "second")
     assert await starts(quotas, PER_MINUTE, 3) == 1
     now.advance(40)  # the first one would have left the window
     assert await starts(quotas, PER_MINUTE) == 0

@@ -70,7 +70,7 @@ def world() -> Places:
         return "held"
 
     @server.tool
-    async def let_go() -> str:
+    async def release_hold() -> str:
         """End the waiting."""
         held.set()
         return "let go"

@@ -20,7 +20,7 @@ async def test_a_held_task_is_kept_until_it_is_let_go(opened: OpenStore, now: Se
         kept = await store.get(ME, task.id)
         assert kept is not None
         assert kept.is_held
-        freed = await store.let_go(task.id)
+        freed = await store.release_hold(task.id)
         assert freed is not None
         assert not freed.is_held
         assert await store.get(ME, task.id) is None
@@ -55,4 +55,4 @@ async def test_a_hold_survives_the_loss_of_the_worker(opened: OpenStore, now: Se
 async def test_a_task_that_was_removed_cannot_be_let_go(opened: OpenStore) -> None:
     async with opened() as store:
         await store.submit(ME, "tool", b"")
-        assert await store.let_go("ptk_unknown") is None
+        assert await store.release_hold("ptk_unknown") is None

@@ -55,7 +55,7 @@ class AgentHost:
         self._folder = folder
         self._open_quotas = quotas
         self.slots = AgentSlots(
-            self._admit, self.take_back, lambda: self.config.defaults.max_concurrent
+            self._admit, self.refund, lambda: self.config.defaults.max_concurrent
         )
         self._failures: dict[str, tuple[float, str]] = {}
         self._routed: _Routed | None = None
@@ -118,11 +118,11 @@ class AgentHost:
         running = {id: count for id, count in self.slots.running.items() if count}
         return _RoutingState(self.config, running, self._problems(), self.slots.admitted)
 
-    async def take_back(self, routing: Routing) -> None:
+    async def refund(self, routing: Routing) -> None:
         """Do not count a prompt that was not sent."""
         if isinstance(routing, Admission):
             with suppress(StoreError):  # one prompt too many is counted
-                await self.quotas.take_back(routing.agent, routing.key)
+                await self.quotas.refund(routing.agent, routing.key)
 
     def _problems(self) -> dict[str, str]:
         now = asyncio.get_running_loop().time()
@@ -138,7 +138,7 @@ class AgentHost:
             return None
         return self._pool(entry).take(folder)
 
-    def hold_slot(self, agent: str, ending: Background) -> None:
+    def keep_slot(self, agent: str, ending: Background) -> None:
         """Keep the slot of a finished turn until its process has ended."""
         if ending:
             self.slots.running[agent] += 1

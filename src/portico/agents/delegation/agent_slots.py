@@ -11,11 +11,11 @@ from portico.agents.routing.routing import Routing, RoutingRequest
 _MAX_WAITING = 100
 """Tasks that wait for a busy agent outside of the queue, so that those of others can start."""
 Admit = Callable[[RoutingRequest], Awaitable[Routing]]
-TakeBack = Callable[[Routing], Awaitable[None]]
+Refund = Callable[[Routing], Awaitable[None]]
 
 
-class _Place:
-    """One prompt in the line."""
+class _Waiting:
+    """One prompt in the queue."""
 
     def __init__(self, request: RoutingRequest) -> None:
         self.request = request
@@ -33,22 +33,22 @@ class AgentSlots:
     """Admits prompts in the order of their arrival; a waiting prompt does not hold up those
     behind it that can start."""
 
-    def __init__(self, admit: Admit, take_back: TakeBack, limit: Callable[[], int]) -> None:
-        """`admit` chooses the agent of a prompt, and counts it; `take_back` is for a prompt that
+    def __init__(self, admit: Admit, refund: Refund, limit: Callable[[], int]) -> None:
+        """`admit` chooses the agent of a prompt, and counts it; `refund` is for a prompt that
         does not start after all. `limit` is that of all agents together."""
         self.running: Counter[str] = Counter()
         """The prompts in progress, by agent."""
         self.admitted = 0
         """The number of prompts that were admitted so far."""
         self._admit = admit
-        self._take_back = take_back
+        self._refund = refund
         self._limit = limit
-        self._line: list[_Place] = []
+        self._queue: list[_Waiting] = []
         self._lock = asyncio.Lock()
 
     def claimable(self) -> int:
         """Return the number of tasks to take from the queue; tasks of busy agents use no slot."""
-        return self._limit() + min(sum(bool(one.busy) for one in self._line), _MAX_WAITING)
+        return self._limit() + min(sum(bool(one.busy) for one in self._queue), _MAX_WAITING)
 
     @asynccontextmanager
     async def taken(
@@ -64,19 +64,19 @@ class AgentSlots:
     async def _slot(
         self, request: RoutingRequest, wait: Callable[[str], Awaitable[Any]]
     ) -> Routing:
-        place = _Place(request)
-        self._line.append(place)
+        waiting = _Waiting(request)
+        self._queue.append(waiting)
         try:
             await self._advance()
-            if not place.chosen.done():
-                await wait(place.reason)
-            return await place.chosen
+            if not waiting.chosen.done():
+                await wait(waiting.reason)
+            return await waiting.chosen
         except BaseException:
-            if place in self._line:
-                self._line.remove(place)
-            elif not place.chosen.cancelled() and place.chosen.exception() is None:
-                chosen = place.chosen.result()
-                await self._take_back(chosen)
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            elif not waiting.chosen.cancelled() and waiting.chosen.exception() is None:
+                chosen = waiting.chosen.result()
+                await self._refund(chosen)
                 await self._free(chosen)
             raise
 
@@ -92,28 +92,28 @@ class AgentSlots:
     async def advance(self) -> None:
         """Admit all prompts that can start now."""
         async with self._lock:
-            for place in tuple(self._line):
+            for waiting in tuple(self._queue):
                 if self.running.total() >= self._limit():
                     break
                 try:
-                    chosen = await self._admit(place.request)
+                    chosen = await self._admit(waiting.request)
                 except Exception as error:  # noqa: BLE001  (it is that of this prompt alone)
-                    self._leave(place).set_exception(error)
+                    self._leave(waiting).set_exception(error)
                     continue
                 if chosen.waits:
-                    place.busy = chosen.agent
-                elif place in self._line:
-                    self._take(place, chosen)
+                    waiting.busy = chosen.agent
+                elif waiting in self._queue:
+                    self._take(waiting, chosen)
                 else:  # it was cancelled meanwhile
-                    await self._take_back(chosen)
+                    await self._refund(chosen)
 
-    def _take(self, place: _Place, chosen: Routing) -> None:
+    def _take(self, waiting: _Waiting, chosen: Routing) -> None:
         self.admitted += 1
         if chosen.agent:
             self.running[chosen.agent] += 1
-        self._leave(place).set_result(chosen)
+        self._leave(waiting).set_result(chosen)
 
-    def _leave(self, place: _Place) -> "asyncio.Future[Routing]":
-        if place in self._line:
-            self._line.remove(place)
-        return place.chosen
+    def _leave(self, waiting: _Waiting) -> "asyncio.Future[Routing]":
+        if waiting in self._queue:
+            self._queue.remove(waiting)
+        return waiting.chosen

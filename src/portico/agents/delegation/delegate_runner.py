@@ -200,7 +200,7 @@ class DelegateRunner:
                         break
                 finally:
                     if not attempt.is_prompted:
-                        await asyncio.shield(self._host.take_back(routing))
+                        await asyncio.shield(self._host.refund(routing))
         if not routing.agent:
             return _refused(work, routing, routing.error, tuple(skipped.values()))
         await self._host.finished(work.id, routing.agent, "failed", TurnOutcome(), _queue_s(work))
@@ -268,7 +268,7 @@ class DelegateRunner:
                 ended = self._host.finished(work.id, entry.id, state, turn.outcome(), queue_s)
                 await asyncio.shield(ended)
                 raise
-            self._host.hold_slot(entry.id, ending)
+            self._host.keep_slot(entry.id, ending)
             if folder is None:
                 changes = reported_changes(outcome, cwd)
             else:

@@ -89,7 +89,7 @@ class AgentQuotas:
 
         return await self._database.write(job)
 
-    async def take_back(self, agent: str, key: str) -> None:
+    async def refund(self, agent: str, key: str) -> None:
         """Do not count a prompt that was never sent."""
         await self._database.write(lambda db: rows.remove_prompt(db, agent, key))
 

@@ -125,7 +125,7 @@ async def uncollected(store: "TaskStore") -> list[str]:
 async def _freed(store: "TaskStore", task: str) -> None:
     """Let a task expire whose worktree does not exist any more."""
     if await asyncio.to_thread(_worktrees().find, task) is None:
-        await store.let_go(task)
+        await store.release_hold(task)
 
 
 async def _found(store: "TaskStore", options: argparse.Namespace) -> tuple[str, Worktree]:
@@ -172,7 +172,7 @@ async def _locked(
 async def _ended(store: "TaskStore", worktree: Worktree, *, keeps_branch: bool) -> None:
     """Remove a worktree whose changes are needed no longer, and let its tasks expire."""
     for task in worktree.record.tasks:
-        await store.let_go(task)
+        await store.release_hold(task)
     await asyncio.to_thread(worktree.remove, keeps_branch=keeps_branch)
 
 

@@ -117,7 +117,7 @@ class LeasedTasks(StoredTasks):
         )
 
     async def hold(self, lease: Lease, *, is_held: bool = True) -> TaskRecord | None:
-        """Keep a task beyond its time until `let_go`, or end that."""
+        """Keep a task beyond its time until `release_hold`, or end that."""
         return await self._change(
             self._held(lease), lambda task, _: replace(task, is_held=is_held), publish=False
         )

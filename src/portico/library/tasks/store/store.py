@@ -291,7 +291,7 @@ class TaskStore(LeasedTasks):
             self._watches.publish(task)
         return recovered
 
-    async def let_go(self, id: str) -> TaskRecord | None:
+    async def release_hold(self, id: str) -> TaskRecord | None:
         """End the hold of a task: its work was collected or discarded."""
         return await self._change(
             lambda db: rows.by_id(db, id),
