@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from portico.agents.turns.acp_connection import AcpConnection
-from portico.agents.turns.delegation import AgentAnswer, HandedServer
+from portico.agents.turns.delegation import AgentAnswer, ProvidedServer
 from portico.agents.turns.run_turn import run_turn
 from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
 from tests.agents.turns.acp_oracle import (
@@ -93,8 +93,8 @@ async def test_a_turn_with_everything_is_valid(tmp_path: Path) -> None:
         tmp_path,
         blocks=(inner, link),
         servers=(
-            HandedServer(name="web", url="http://127.0.0.1:1/mcp", headers={"A": "b"}),
-            HandedServer(name="local", argv=("/bin/x", "y"), env={"C": "d"}),
+            ProvidedServer(name="web", url="http://127.0.0.1:1/mcp", headers={"A": "b"}),
+            ProvidedServer(name="local", argv=("/bin/x", "y"), env={"C": "d"}),
         ),
     )
     outcome = await run_turn(agent, given, FakePort(accept("no")))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from portico.agents.turns.delegation import AgentAnswer, HandedServer
+from portico.agents.turns.delegation import AgentAnswer, ProvidedServer
 from portico.agents.turns.run_turn import run_turn
 from portico.core.config.agents_schema import AgentPermissions
 from tests.agents.turns.rig import OPTIONS, FakePort, accept, launch, permission, prompt
@@ -257,9 +257,9 @@ async def test_options_that_are_not_clear_are_rejected_without_a_question(
     assert (got, decisions, port.questions) == (CANCELLED, {"denied": 1}, [])
 
 
-def handed(*tools: str) -> HandedServer:
+def handed(*tools: str) -> ProvidedServer:
     """Portico as a server of the agent, whose config lists these tools."""
-    return HandedServer(name="portico", lists=lambda tool: tool in tools)
+    return ProvidedServer(name="portico", lists=lambda tool: tool in tools)
 
 
 async def permitted(folder: Path, policy: Any, *steps: Any) -> tuple[list[str], int]:

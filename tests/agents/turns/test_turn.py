@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from portico.agents.turns.delegation import AgentLaunch, HandedServer
+from portico.agents.turns.delegation import AgentLaunch, ProvidedServer
 from portico.agents.turns.failures import AgentFailed, LoginRequired, WrongAgentVersion
 from portico.agents.turns.run_turn import run_turn
 from portico.core.config.agents_schema import AgentTimeouts
@@ -417,14 +417,14 @@ async def test_servers_are_handed_over_in_the_form_that_the_agent_supports(
     tmp_path: Path, has_http: bool
 ) -> None:
     log = tmp_path / "log"
-    both = HandedServer(
+    both = ProvidedServer(
         name="gateway",
         url="http://127.0.0.1:1/mcp",
         headers={"Authorization": "Bearer t"},
         argv=("/bin/portico", "bridge"),
         env={"T": "t"},
     )
-    web = HandedServer(name="web", url="http://127.0.0.1:2/mcp")
+    web = ProvidedServer(name="web", url="http://127.0.0.1:2/mcp")
     script = {"log": str(log), "capabilities": {"mcpCapabilities": {"http": has_http}}}
     port = FakePort()
     await run_turn(launch(script=script), prompt(tmp_path, servers=(both, web)), port)

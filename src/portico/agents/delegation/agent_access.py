@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from portico.agents.delegation.granted_endpoint import GrantedEndpoint
 from portico.agents.delegation.nested_questions import NestedQuestions
 from portico.agents.delegation.stored_delegation import StoredDelegation
-from portico.agents.turns.delegation import HandedServer
+from portico.agents.turns.delegation import ProvidedServer
 from portico.core.config.agents_schema import AgentEntry
 from portico.core.model.types import Endpoint
 from portico.core.state.store_error import StoreError
@@ -76,7 +76,7 @@ class TaskGrant:
         access: "AgentAccess",
         agent: str,
         task: ParentTask,
-        server: HandedServer | None,
+        server: ProvidedServer | None,
         end: GrantedEndpoint,
         questions: NestedQuestions,
     ) -> None:
@@ -217,11 +217,11 @@ class AgentAccess:
         with suppress(StoreError):  # a child that is left finds out when it starts
             await cancel_tasks_of(self._store(), endpoint.principal)
 
-    def _handed(self, token: str) -> HandedServer | None:
+    def _handed(self, token: str) -> ProvidedServer | None:
         url, path = self._gateway.url, self._gateway.control_socket
         if not url and not path:
             return None
-        return HandedServer(
+        return ProvidedServer(
             name=SERVER_NAME,
             url=url,
             headers={"Authorization": f"Bearer {token}"} if url else {},

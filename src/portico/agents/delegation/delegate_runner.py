@@ -31,7 +31,7 @@ from portico.agents.turns.delegation import (
     AgentAnswer,
     AgentPrompt,
     AgentQuestion,
-    HandedServer,
+    ProvidedServer,
     TurnOutcome,
 )
 from portico.agents.turns.run_turn import Turn, turn_of
@@ -60,7 +60,7 @@ _OF_SESSION = ("refused", "protocol")
 class HandedAccess(Protocol):
     """The access of one task's agent to Portico's own tools, until the task ends."""
 
-    server: HandedServer | None
+    server: ProvidedServer | None
     """The server that the agent is handed."""
     questions: NestedQuestions
 

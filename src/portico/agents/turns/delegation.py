@@ -86,7 +86,7 @@ class AgentLaunch(Struct, frozen=True, kw_only=True):
         )
 
 
-class HandedServer(Struct, frozen=True, kw_only=True):
+class ProvidedServer(Struct, frozen=True, kw_only=True):
     """An MCP server for the agent, over HTTP where the agent supports that, else over stdio."""
 
     name: str
@@ -110,7 +110,7 @@ class HandedServer(Struct, frozen=True, kw_only=True):
 
 
 def entries_of(
-    servers: Sequence[HandedServer], has_http: bool, record: Callable[[str], None]
+    servers: Sequence[ProvidedServer], has_http: bool, record: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Return the `mcpServers` of a session; a server in no supported form is only recorded."""
     entries = []
@@ -135,7 +135,7 @@ class AgentPrompt(Struct, frozen=True, kw_only=True):
     """Further content blocks, such as resource links."""
     session_id: str = ""
     """The session to continue."""
-    servers: tuple[HandedServer, ...] = ()
+    servers: tuple[ProvidedServer, ...] = ()
     family: Family = msgspec.field(default_factory=Family)
     """All processes of this task."""
     on_session: Callable[[str], Awaitable[None]] | None = None

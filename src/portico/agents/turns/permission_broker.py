@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from portico.agents.turns.call_paths import CallPath
 from portico.agents.turns.called_tool import tool_of_server
-from portico.agents.turns.delegation import AgentAnswer, AgentLaunch, AgentQuestion, HandedServer
+from portico.agents.turns.delegation import AgentAnswer, AgentLaunch, AgentQuestion, ProvidedServer
 from portico.agents.turns.lenient import excerpt, fields, text
 from portico.agents.turns.permissions import (
     ANSWERS,
@@ -43,7 +43,7 @@ class PermissionBroker:
         self,
         launch: AgentLaunch,
         source: QuestionSource,
-        servers: Sequence[HandedServer],
+        servers: Sequence[ProvidedServer],
         questions: Questions,
         record: Callable[[str], None],
         known_call: Callable[[str], KnownCall | None],
