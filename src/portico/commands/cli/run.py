@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from portico.commands.cli.door import DoorOptions, add_door
+from portico.commands.cli.listen_arguments import ListenArguments, add_listen_arguments
 from portico.commands.console.stderr import (
     keep_stdout,
     log_to_stderr,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from portico.library.components.project_builds import ProjectBuilds
 
 
-class _Options(DoorOptions):
+class _Options(ListenArguments):
     def __init__(self, component: list[str]) -> None:
         super().__init__()
         self.component = component
@@ -220,7 +220,7 @@ def _parser() -> "Parser":
     add("--watch", action="store_true", help=what)
     parser.add_config()
     parser.add_pull()
-    add_door(add)
+    add_listen_arguments(add)
     add(
         "--stdio", action="store_true", help="serve stdio, also a bundle made for another transport"
     )

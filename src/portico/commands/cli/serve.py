@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from portico.commands.cli.door import add_door
+from portico.commands.cli.listen_arguments import add_listen_arguments
 from portico.commands.console.stderr import (
     keep_stdout,
     log_to_stderr,
@@ -188,7 +188,7 @@ def _parser() -> Parser:
     )
     over = parser.add_mutually_exclusive_group().add_argument
     over("--stdio", action="store_true", help="serve stdio, even if the config sets HTTP")
-    add_door(add, http=over)
+    add_listen_arguments(add, http=over)
     add(
         "--alone",
         action="store_true",

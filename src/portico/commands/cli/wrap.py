@@ -5,7 +5,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from portico.commands.cli.door import DoorOptions, add_door
+from portico.commands.cli.listen_arguments import ListenArguments, add_listen_arguments
 from portico.commands.console.stderr import keep_stdout, log_to_stderr, report_waiting
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _FLAGS = {
 }
 
 
-class _Options(DoorOptions):
+class _Options(ListenArguments):
     def __init__(self) -> None:
         super().__init__()
         self.target: list[str] = []
@@ -180,7 +180,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
 
 
 def options_of(
-    component: "Component", door: DoorOptions, links: "tuple[Link, ...]"
+    component: "Component", door: ListenArguments, links: "tuple[Link, ...]"
 ) -> "WrapOptions":
     """Return the options that wrap a component: a command, a URL or an alias of either."""
     from portico.core.config.paths import working_folder
@@ -273,7 +273,7 @@ def _parser() -> "Parser":
     )
     add = parser.add_argument
     add("target", nargs="*", metavar="URL", help="a server at a URL, instead of a COMMAND")
-    add_door(add)
+    add_listen_arguments(add)
     add("--name", help="name of the server in messages")
     _add_limits(add)
     _add_server(add)

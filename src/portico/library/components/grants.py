@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from portico.library.components.classify import Component
-from portico.upstream.process.environment import DOOR_TOKEN, clean, looks_secret, meaningful
+from portico.upstream.process.environment import ENDPOINT_TOKEN, clean, looks_secret, meaningful
 
 Process = Literal["none", "portico", "own", "sandbox", "remote"]
 
@@ -58,7 +58,7 @@ def grants_of(
         return Grants("portico", folder, tuple(sorted(os.environ)))
     given = dict(added or {}) if entry is None else dict(entry.env)
     passed = dict(os.environ) if entry is None else clean(os.environ)
-    passed.pop(DOOR_TOKEN, None)
+    passed.pop(ENDPOINT_TOKEN, None)
     return Grants(
         "own",
         folder if entry is None else entry.placed_in(folder).cwd or folder,

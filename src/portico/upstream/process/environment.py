@@ -51,7 +51,7 @@ A star follows only a prefix that no account variable has.
 
 COMPOSITIONS = "PORTICO_COMPOSITIONS"
 """The digests of the compositions around a process, which none of them may start again."""
-DOOR_TOKEN = "PORTICO_TOKEN"  # noqa: S105  (its name, not its value)
+ENDPOINT_TOKEN = "PORTICO_TOKEN"  # noqa: S105  (its name, not its value)
 """The token of our own endpoint, which no server behind it needs."""
 
 _SECRET = re.compile(

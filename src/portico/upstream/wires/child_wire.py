@@ -13,7 +13,7 @@ from portico.core.model.version import Version
 from portico.core.protocol.line_reader import CR, LF, LineReader, one_line
 from portico.core.state.background import first_of
 from portico.upstream.process.child_process import ChildInput, ChildOutput, ChildProcess
-from portico.upstream.process.environment import DOOR_TOKEN, secrets
+from portico.upstream.process.environment import ENDPOINT_TOKEN, secrets
 from portico.upstream.process.family import Family
 from portico.upstream.process.process_work import ProcessWork, work_of
 from portico.upstream.process.stderr_lines import StderrLines
@@ -65,7 +65,7 @@ class Command(Struct, frozen=True):
     def variables(self) -> dict[str, str]:
         """The whole environment of the child."""
         whole = dict(os.environ if self.environment is None else self.environment)
-        whole.pop(DOOR_TOKEN, None)
+        whole.pop(ENDPOINT_TOKEN, None)
         return {**whole, **self.env}
 
     @property

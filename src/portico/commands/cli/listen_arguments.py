@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from portico.gateway.app import HttpOptions
 
 
-class DoorOptions:
+class ListenArguments:
     """The values of the options; the defaults are here, so that no options need no parser."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class DoorOptions:
         }
 
 
-def add_door(add: "Add", *, http: "Add | None" = None) -> None:
+def add_listen_arguments(add: "Add", *, http: "Add | None" = None) -> None:
     """Add the options; `http` adds the address, for commands where it excludes another option."""
     from portico.commands.console.argument_types import repeatable, valued
 
