@@ -34,7 +34,7 @@ from portico.gateway.registry.registry import CompositionRules, Registry
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.library.components.classify import Component, ComponentError, classify
 from portico.library.components.composition import Composer, Composition
-from portico.library.components.off_loop import load_off_loop
+from portico.library.components.import_in_thread import load_in_thread
 from portico.upstream.connections.configured_address import address
 from portico.upstream.wires.wire import Address
 
@@ -171,7 +171,7 @@ class CompositionApp:
                 await self._options.builds.build(changed)
                 if changed.isdisjoint((*composer.files(), *self._binaries().values())):
                     return  # the component that was built is reloaded when it is seen to change
-            composition = await load_off_loop(lambda: composer.reload(changed), names, _IMPORT_S)
+            composition = await load_in_thread(lambda: composer.reload(changed), names, _IMPORT_S)
             links = (*self._options.links, *composition.links)
             await registry.recompose(_local(composition), links, self._rules(composition))
             self._composition = composition
@@ -257,7 +257,7 @@ class CompositionApp:
             title=entry.name,
             install_s=install_seconds(component.argv),
             environment=dict(os.environ),
-            overheard=lambda line: on_stderr(entry.name, line),
+            on_stderr=lambda line: on_stderr(entry.name, line),
         )
 
 

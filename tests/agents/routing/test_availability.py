@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from portico.agents.routing.availability import as_data, candidates, problem, state_of
+from portico.agents.routing.availability import candidates, problem, state_of, to_json
 from portico.agents.routing.quotas import QuotaStatus, quotas_in_memory
 from portico.agents.turns.usage import AgentUsage
 from portico.core.config.agents_schema import AgentEntry, AgentsConfig, RateLimit
@@ -94,12 +94,12 @@ async def test_the_data_of_an_agent_has_its_quota_and_totals_and_no_secrets() ->
     assert await quotas.finish("t", "a", "completed", AgentUsage(total_tokens=7))
     (found,) = await candidates(AgentsConfig(entries={"a": agent}), quotas)
     status, totals = (await quotas.status({"a": ONE}))["a"], (await quotas.totals())["a"]
-    data = as_data(found, status, totals)
+    data = to_json(found, status, totals)
     assert (data["state"], data["supervised"], data["prompts_24h"]) == ("over quota", False, 1)
     (limit,) = data["quota"]
     assert (limit["limit"], limit["left"]) == ("requests_per_minute", 0)
     assert data["reason"].startswith("a is over its quota (1 of 1 requests per minute)")
     assert (data["totals"]["tokens"], data["totals"]["cost"]) == (7, None)
     assert "s3cret" not in str(data)
-    assert as_data(found, QuotaStatus(), None)["totals"]["tokens"] is None
+    assert to_json(found, QuotaStatus(), None)["totals"]["tokens"] is None
     await quotas.close()

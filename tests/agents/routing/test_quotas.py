@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
-from portico.agents.routing.availability import figures
+from portico.agents.routing.availability import averages
 from portico.agents.routing.quotas import (
     DAY_S,
     MINUTE_S,
@@ -204,7 +204,7 @@ async def test_totals_have_the_mean_time_of_each_stage_and_the_permissions(
     totals = (await quotas.totals())["a"]
     assert totals.seconds == {"queue": 2.0, "start": 2.0, "turn": 5.0}
     assert totals.permissions == {"allowed": 2, "denied": 1}
-    assert figures(to_builtins(totals)) == [
+    assert averages(to_builtins(totals)) == [
         "on average waited 2 s, started in 2 s, worked 5 s",
         "permissions: 2 allowed, 1 denied",
     ]

@@ -61,7 +61,7 @@ def shop() -> tuple[Server, list[str]]:
 def link(
     *moods: str, time_s: float = 30.0, heard: Callable[[str], None] = lambda _: None
 ) -> HandlerLink:
-    command = Command((sys.executable, str(RIG), *moods), title=NAME, overheard=heard)
+    command = Command((sys.executable, str(RIG), *moods), title=NAME, on_stderr=heard)
     return HandlerLink(NAME, lambda: HandlerWorker(command, time_s=time_s))
 
 

@@ -18,7 +18,7 @@ NOT_NEEDED = (
     "portico.library.chain.filtered_catalogs",
     "portico.library.components.own_modules",
     "portico.library.functions.lifespan",
-    "portico.core.state.own_line",
+    "portico.core.state.error_location",
     "portico.edge.transport.starting",
     "portico.gateway",
     "portico.upstream.process",

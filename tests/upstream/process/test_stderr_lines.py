@@ -7,9 +7,9 @@ from portico.upstream.process.stderr_tail import StderrTail
 def test_lines_pass_on_whole_and_without_secrets() -> None:
     heard: list[str] = []
     ring = StderrTail(secrets=["hunter2000"])
-    overheard = StderrLines(ring, heard.append)
-    overheard.add(b"starting\nwith hunter")
-    overheard.add(b"2000 in hand\nand \xff bytes\nhalf a")
+    on_stderr = StderrLines(ring, heard.append)
+    on_stderr.add(b"starting\nwith hunter")
+    on_stderr.add(b"2000 in hand\nand \xff bytes\nhalf a")
     assert heard == ["starting", "with *** in hand", "and \ufffd bytes"]
     assert ring.tail().endswith("half a")
 
@@ -17,12 +17,12 @@ def test_lines_pass_on_whole_and_without_secrets() -> None:
 def test_a_flood_is_cut_short_and_said_to_be() -> None:
     heard: list[str] = []
     now = 7.5
-    overheard = StderrLines(StderrTail(), heard.append, lambda: now)
+    on_stderr = StderrLines(StderrTail(), heard.append, lambda: now)
     line = b"x" * 99 + b"\n"
     for _ in range(200):
-        overheard.add(line * 100)
+        on_stderr.add(line * 100)
     now += 1
-    overheard.add(b"calm again\n")
+    on_stderr.add(b"calm again\n")
     assert heard[-1] == "calm again"
     assert heard[-2].startswith("... ")
     assert sum(map(len, heard)) <= MAX_BYTES_PER_SECOND + len("... 99999 more lines" + "calm again")
@@ -30,9 +30,9 @@ def test_a_flood_is_cut_short_and_said_to_be() -> None:
 
 def test_a_line_without_an_end_is_not_kept() -> None:
     heard: list[str] = []
-    overheard = StderrLines(StderrTail(), heard.append)
+    on_stderr = StderrLines(StderrTail(), heard.append)
     for _ in range(100):
-        overheard.add(b"y" * 10_000)
-    overheard.add(b"\nnext\n")
+        on_stderr.add(b"y" * 10_000)
+    on_stderr.add(b"\nnext\n")
     assert heard[-1] == "next"
     assert len(heard[0]) <= 1024

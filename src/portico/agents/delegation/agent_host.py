@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from portico.agents.delegation.agent_slots import AgentSlots
 from portico.agents.routing.admission import Admission, admit
-from portico.agents.routing.availability import as_data, candidates_of
+from portico.agents.routing.availability import candidates_of, to_json
 from portico.agents.routing.routing import Routing, RoutingRequest, route
 from portico.agents.turns.configured_agent import launch_of
 from portico.agents.turns.delegation import TurnOutcome
@@ -186,7 +186,7 @@ class AgentHost:
         totals = await self.quotas.totals()
         found = candidates_of(self.config, statuses, self.slots.running, self._problems())
         return [
-            {**as_data(one, statuses[one.entry.id], totals.get(one.entry.id)), **self._warm(one)}
+            {**to_json(one, statuses[one.entry.id], totals.get(one.entry.id)), **self._warm(one)}
             for one in found
         ]
 

@@ -14,7 +14,7 @@ from portico.agents.delegation.folders import folder_within, known_folder, task_
 from portico.agents.delegation.prompt_context import check_size, context_blocks
 from portico.agents.delegation.stored_delegation import StoredDelegation, note_in, stored_result
 from portico.agents.delegation.waiting import begun_task, own_result, typed, unfinished, wait_for
-from portico.agents.routing.availability import figures
+from portico.agents.routing.availability import averages
 from portico.agents.routing.routing import RoutingRequest
 from portico.core.definitions.typed_arguments import typed_arguments
 from portico.core.model.content import ToolResult
@@ -252,7 +252,7 @@ def _agent_line(agent: dict[str, Any]) -> str:
         quota,
         agent["reason"],
         "" if agent["supervised"] else "unsupervised",
-        *figures(agent["totals"]),
+        *averages(agent["totals"]),
     ]
     return "; ".join(part for part in parts if part)
 

@@ -96,7 +96,7 @@ def state_of(candidate: AgentCandidate) -> str:
     return "busy" if candidate.is_busy else "ready"
 
 
-def figures(totals: Mapping[str, Any]) -> list[str]:
+def averages(totals: Mapping[str, Any]) -> list[str]:
     """Return the mean times and the permission requests of an agent, for people and models."""
     times = [f"{_STAGES[stage]} {took_s:g} s" for stage, took_s in totals["seconds"].items()]
     asked = [f"{count} {decision}" for decision, count in totals["permissions"].items()]
@@ -106,7 +106,7 @@ def figures(totals: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def as_data(
+def to_json(
     candidate: AgentCandidate, status: QuotaStatus, totals: AgentTotals | None
 ) -> dict[str, Any]:
     """Return all that is known about an agent, without its arguments and variables."""

@@ -59,7 +59,7 @@ def configured_agents(path: str) -> "AgentsConfig":
 
 
 async def _agents(config: "AgentsConfig") -> list[dict[str, Any]]:
-    from portico.agents.routing.availability import as_data, candidate
+    from portico.agents.routing.availability import candidate, to_json
     from portico.agents.routing.quotas import quotas_in_folder
 
     quotas = quotas_in_folder(state_folder())
@@ -70,7 +70,7 @@ async def _agents(config: "AgentsConfig") -> list[dict[str, Any]]:
         await quotas.close()
     running = await _running()
     return [
-        as_data(candidate(entry, statuses[id], running[id]), statuses[id], totals.get(id))
+        to_json(candidate(entry, statuses[id], running[id]), statuses[id], totals.get(id))
         for id, entry in config.entries.items()
     ]
 
@@ -142,7 +142,7 @@ async def _explained(config: "AgentsConfig", options: argparse.Namespace) -> dic
 
 
 def _list(path: str, agents: list[dict[str, Any]], as_json: bool) -> int:
-    from portico.agents.routing.availability import figures
+    from portico.agents.routing.availability import averages
 
     screen = Screen(sys.stdout)
     if as_json:
@@ -154,7 +154,7 @@ def _list(path: str, agents: list[dict[str, Any]], as_json: bool) -> int:
     for agent in agents:
         if agent["reason"]:
             screen.print(f"  {agent['id']}: {first_line(agent['reason'])}", "yellow")
-        for line in figures(agent["totals"]):
+        for line in averages(agent["totals"]):
             screen.print(f"  {agent['id']}: {line}", "dim")
         if not agent["supervised"]:
             screen.print(f"  {agent['id']}: unsupervised: {agent['unsupervised_because']}")

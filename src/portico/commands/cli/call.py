@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
             parser.error("--config is for configured servers; remove it or the TARGET")
         address, entry = address_of(component, options), component.entry
         if isinstance(address, Command) and component.is_file and entry is None:
-            address = replace(address, overheard=heard.append)
+            address = replace(address, on_stderr=heard.append)
         if entry is not None and not entry.tools.allows(options.tool):
             why = f"the config filters it out (servers.{entry.name}.tools)"
             raise _CallFailed(f"cannot call {options.tool}: {why}")

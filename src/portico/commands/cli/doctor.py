@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
 
 async def _diagnosed(path: str, options: argparse.Namespace) -> int:
     from portico.commands.doctor.diagnosis import diagnose
-    from portico.commands.doctor.report import as_data, print_diagnosis
+    from portico.commands.doctor.report import print_diagnosis, to_json
 
     waiting = Screen(sys.stderr).print_waiting
     found = await diagnose(
@@ -38,7 +38,7 @@ async def _diagnosed(path: str, options: argparse.Namespace) -> int:
         found.fix()
     screen = Screen(sys.stdout)
     if options.json:
-        screen.data(as_data(path, found))
+        screen.data(to_json(path, found))
     else:
         print_diagnosis(screen, found)
     return 1 if found.open else 0

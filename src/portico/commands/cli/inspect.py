@@ -11,7 +11,7 @@ import msgspec
 from portico import __version__
 from portico.commands.console.client_view import show_as
 from portico.commands.console.inspect_page import chain_rows, show_chain, show_clashes, show_one
-from portico.commands.console.inspected import Inspected, as_data, clashes, described, inspect
+from portico.commands.console.inspected import Inspected, clashes, described, inspect, to_json
 from portico.commands.console.render import Screen
 from portico.commands.console.target import add_options, check_options, run
 from portico.commands.console.usage import Parser
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 async def _inspect_one(component: "Component", options: argparse.Namespace) -> int:
     found = await inspect(component, options)
     if options.json:
-        Screen(sys.stdout).json(msgspec.json.encode(as_data(found)))
+        Screen(sys.stdout).json(msgspec.json.encode(to_json(found)))
     else:
         show_one(Screen(sys.stdout), found)
     _report_rejected([found])
@@ -84,7 +84,7 @@ async def _inspect_chain(components: "Sequence[Component]", options: argparse.Na
     if options.json:
         data = {
             "chain": [name for name, _ in rows],
-            "components": [as_data(one) for one in found],
+            "components": [to_json(one) for one in found],
             "clashes": clashing,
         }
         screen.json(msgspec.json.encode(data))

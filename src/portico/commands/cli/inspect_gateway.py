@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.commands.console.inspect_page import Row, chain_rows, show_chain
-from portico.commands.console.inspected import Inspected, as_data, definitions, described, listing
+from portico.commands.console.inspected import Inspected, definitions, described, listing, to_json
 from portico.commands.console.render import Screen
 from portico.core.catalog.exposed_names import exposed_names
 from portico.core.config.paths import config_file
@@ -116,8 +116,8 @@ def _show(
         data: dict[str, Any] = {
             "config": config.path,
             "chain": [name for name, _ in rows],
-            "links": [as_data(one) for one in links],
-            "components": [as_data(one) for one in members],
+            "links": [to_json(one) for one in links],
+            "components": [to_json(one) for one in members],
             "clashes": [],
             "disabled": config.disabled,
         }

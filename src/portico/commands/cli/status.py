@@ -70,7 +70,7 @@ def _print_changes(config: str | None, as_json: bool) -> NoReturn:
 def _print(porticos: list[RunningPortico], problem: str, as_json: bool) -> None:
     screen = Screen(sys.stdout)
     if as_json:
-        screen.json(msgspec.json.encode([portico.as_data for portico in porticos]))
+        screen.json(msgspec.json.encode([portico.to_json for portico in porticos]))
     else:
         for line in _lines(porticos):
             screen.print(line)

@@ -174,7 +174,7 @@ def _address(options: _Options) -> "tuple[Address, Callable[[str], str], str]":
         env=given,
         cwd=options.cwd,
         environment=environment,
-        overheard=STDERR.write_line,
+        on_stderr=STDERR.write_line,
     )
     return command, key, upstream_key(secret, argv=(*target, "#history"), cwd=cwd)
 

@@ -199,7 +199,7 @@ def _offered(found: Inspected) -> Iterable[tuple[str, str]]:
     return ((kind, item[KEYS[kind]]) for kind, one in found.lists.items() for item in one.items)
 
 
-def as_data(found: Inspected) -> dict[str, Any]:
+def to_json(found: Inspected) -> dict[str, Any]:
     """Return a component as JSON data."""
     component, facts = found.component, found.facts
     data: dict[str, Any] = {

@@ -89,7 +89,7 @@ class RunningPortico(Struct):
         return f"{count} ({', '.join(named)})" if named else count
 
     @property
-    def as_data(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The status as JSON data."""
         status = {key: value for key, value in self.status.items() if key != "ok"}
         return {"running": self.is_running, **status, "servers": self.servers}

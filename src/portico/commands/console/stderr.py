@@ -80,6 +80,6 @@ def print_own_traceback(error: BaseException) -> None:
         return
     import traceback
 
-    from portico.core.state.own_line import own_traceback
+    from portico.core.state.error_location import own_traceback
 
     sys.stderr.write("".join(traceback.format_exception(type(error), error, own_traceback(error))))

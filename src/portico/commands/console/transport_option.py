@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from portico.core.model.errors import PorticoError
-from portico.core.state.own_line import own_line
+from portico.core.state.error_location import error_location
 from portico.library.components.classify import ComponentError, InvalidArgument, classify
 from portico.library.components.load import LoadError, import_file
 
@@ -84,7 +84,7 @@ def load_transport(argument: str) -> "Transport":
         try:
             await transport(endpoint, address, stop, drain_s)
         except Exception as error:
-            where = own_line(error, file) or path
+            where = error_location(error, file) or path
             what = str(error) if isinstance(error, PorticoError) else _named(error)
             raise TransportError(f"{where}: {what}", error) from error
 

@@ -8,7 +8,7 @@ from portico.commands.doctor.faults import CHECKS, FAULTS
 from portico.core.model.wording import counted
 
 
-def as_data(path: str, found: Diagnosis) -> dict[str, Any]:
+def to_json(path: str, found: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis as JSON data."""
     problems = [
         {

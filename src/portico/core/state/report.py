@@ -17,10 +17,10 @@ def failed(request: Request, error: BaseException) -> None:
     client only gets an internal error."""
     import logging
 
-    from portico.core.state.own_line import own_line, own_traceback
+    from portico.core.state.error_location import error_location, own_traceback
 
     what = f"{request.method} {request.name or request.uri}".rstrip()
-    where = own_line(error)
+    where = error_location(error)
     at, trace = f" at {where}" if where else "", own_traceback(error)
     exc_info = (type(error), error, trace)
     logging.getLogger("portico").error("%s failed%s", what, at, exc_info=exc_info)

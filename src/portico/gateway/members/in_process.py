@@ -16,8 +16,8 @@ from portico.core.state.hub import ChangeHub
 from portico.gateway.members.in_process_server import InProcessServer
 from portico.library.chain.endpoint_parts import Hub
 from portico.library.components.classify import ComponentError, classify
+from portico.library.components.import_in_thread import ImportTimeout, load_in_thread
 from portico.library.components.load import import_file, load_file
-from portico.library.components.off_loop import ImportTimeout, load_off_loop
 from portico.library.components.own_modules import forget_modules
 from portico.library.functions.task_mode import TaskMode
 from portico.library.server import Server
@@ -122,7 +122,7 @@ class InProcessComponent:
             self.starts += 1
             key = f"components.{entry.name}.timeouts.init"
             limit_s = entry.timeouts.init
-            server = await load_off_loop(lambda: _server_of(entry), entry.path, limit_s, key)
+            server = await load_in_thread(lambda: _server_of(entry), entry.path, limit_s, key)
         except PorticoError as error:
             self._timeout = error if isinstance(error, ImportTimeout) else None
             words = f"{self.name} is not started: {error}"

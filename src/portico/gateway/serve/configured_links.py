@@ -11,8 +11,8 @@ from portico.core.model.errors import PorticoError
 from portico.core.model.types import Link
 from portico.gateway.members.in_process_server import InProcessEntry, in_process_entries
 from portico.library.components.classify import Component, ComponentError, classify
+from portico.library.components.import_in_thread import load_in_thread
 from portico.library.components.load import Imported, load_middleware
-from portico.library.components.off_loop import load_off_loop
 from portico.library.components.own_modules import forget_modules
 from portico.library.components.own_process import as_link
 from portico.library.server import Server
@@ -42,7 +42,7 @@ async def load_configured(config: Config, others: Iterable[str] = ()) -> Configu
     for number, link in enumerate(config.gateway.links):
         load = partial(_load, link, config, links, servers, imported)
         try:
-            await load_off_loop(load, link, _IMPORT_S)
+            await load_in_thread(load, link, _IMPORT_S)
         except PorticoError as error:
             raise ComponentError(f"{config.path}: gateway.links[{number}]: {error}") from error
     clash = next((name for name in servers if name in set(others)), None)

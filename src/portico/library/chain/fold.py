@@ -139,7 +139,7 @@ def component_name(link: Any) -> str:
 
 def _place_of(link: Any) -> str:
     """Return `FILE:LINE: ` of a link for messages; empty if it has no code in Python."""
-    from portico.core.state.own_line import shown_path  # only failures need it
+    from portico.core.state.error_location import shown_path  # only failures need it
 
     code = getattr(link, "__code__", None) or getattr(type(link).__call__, "__code__", None)
     return f"{shown_path(code.co_filename)}:{code.co_firstlineno}: " if code else ""

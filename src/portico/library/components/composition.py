@@ -113,7 +113,7 @@ class Composer:
         try:
             return load_file(component, handlers)
         except LoadError as error:
-            from portico.core.state.own_line import own_files
+            from portico.core.state.error_location import own_files
 
             # A module that failed is not loaded, but saving it may fix the component.
             self._used[component.path].update(own_files(error.reason))

@@ -128,9 +128,9 @@ class _FreshLoader(SourceFileLoader):
 
 
 def _failure(path: str, error: BaseException) -> str:
-    from portico.core.state.own_line import own_line
+    from portico.core.state.error_location import error_location
 
-    where = own_line(error, os.path.abspath(path)) or path
+    where = error_location(error, os.path.abspath(path)) or path
     if isinstance(error, PorticoError):
         return f"{where}: {error}"
     if isinstance(error, SystemExit):

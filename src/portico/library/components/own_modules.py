@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection
 from importlib import invalidate_caches
 
-from portico.core.state.own_line import is_own
+from portico.core.state.error_location import is_own
 
 
 def files_of(path: str, others: Collection[str] = ()) -> list[str]:

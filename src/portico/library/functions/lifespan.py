@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from portico.core.model.errors import PorticoError, RegistrationError, StartError
-from portico.core.state.own_line import own_line
+from portico.core.state.error_location import error_location
 from portico.library.functions.handler_exceptions import leaves
 
 CLOSE_S = 30.0
@@ -97,7 +97,7 @@ class Lifespan:
         causes = "; ".join(map(_described, leaves(error)))
         code = getattr(self._function, "__wrapped__", self._function)
         file = getattr(getattr(code, "__code__", None), "co_filename", "")
-        where = own_line(next(leaves(error)), file)
+        where = error_location(next(leaves(error)), file)
         return StartError(f"cannot start {self._name}: {causes}{f' ({where})' if where else ''}")
 
 

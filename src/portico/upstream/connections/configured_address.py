@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from portico.upstream.wires.wire import Address
 
 
-def address(server: ServerEntry, overheard: Callable[[str], None] | None = None) -> "Address":
+def address(server: ServerEntry, on_stderr: Callable[[str], None] | None = None) -> "Address":
     """Return the address of a configured server; a child gets a reduced environment,
     and a sandboxed one none."""
     if server.problem:
@@ -43,7 +43,7 @@ def address(server: ServerEntry, overheard: Callable[[str], None] | None = None)
         env=dict(server.env),
         cwd=server.cwd,
         environment={} if server.is_sandboxed else clean(os.environ),
-        overheard=overheard,
+        on_stderr=on_stderr,
     )
 
 

@@ -50,7 +50,7 @@ class Command(Struct, frozen=True):
     environment: Mapping[str, str] | None = None
     """The whole environment; None for our own."""
     max_line: int = MAX_MESSAGE
-    overheard: Callable[[str], None] | None = None
+    on_stderr: Callable[[str], None] | None = None
     """Receives each line of its stderr, redacted; without it, only the last lines are kept."""
     install_s: float = 0.0
     """How long it may outlive a Portico that is killed, unless it has answered by then."""
@@ -129,7 +129,7 @@ class ChildWire(Wire):
             raise self._fail(start_problem(command, error), "start").error() from None
         self.process = process
         self.stdin = ChildInput(process.stdin, HIGH_WATER)
-        listener = command.overheard
+        listener = command.on_stderr
         on_stderr = (
             self.stderr_tail.add
             if listener is None

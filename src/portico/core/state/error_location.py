@@ -9,7 +9,7 @@ _PORTICO = os.path.abspath(os.path.join(__file__, "../../..")) + os.sep
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
-def own_line(error: BaseException, file: str = "") -> str:
+def error_location(error: BaseException, file: str = "") -> str:
     """Return `FILE:LINE` of the innermost line that is the user's own; empty if there is none.
 
     `file` counts as the user's own wherever it is.

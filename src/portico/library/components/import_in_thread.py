@@ -19,7 +19,7 @@ class ImportTimeout(ComponentError):
 _THREADS = Threads()
 
 
-async def load_off_loop(load: Callable[[], T], file: str, within_s: float, key: str = "") -> T:
+async def load_in_thread(load: Callable[[], T], file: str, within_s: float, key: str = "") -> T:
     """Return what a function loads, in a daemon thread; raises PorticoError.
 
     `key` is the config key of the limit. Python cannot end a thread: an import that takes too
