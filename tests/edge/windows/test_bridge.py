@@ -387,7 +387,7 @@ def test_garbage_at_the_door_hurts_nobody(garbage: bytes, street: Street) -> Non
         talk.sendall(garbage)
         assert b'"ok":false' in talk.recv(1000)
     with reached(street) as talk:
-        talk.sendall(b'{"do":"attach","turn":"first"}\n')
+        talk.sendall(b'{"do":"attach","generation":"first"}\n')
         assert json.loads(talk.recv(1000))["ok"] is True
         talk.sendall(garbage)
     assert [window.result_text("echo", text="on") for window in windows] == ["on"] * 2

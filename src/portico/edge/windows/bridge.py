@@ -25,7 +25,7 @@ from portico.core.state.report import report
 from portico.edge.transport.calls_in_flight import duplicate_id_error, id_key
 from portico.edge.transport.client_connection import message_too_long
 from portico.edge.transport.pipes import PipeReader, Writer
-from portico.edge.windows.connected_windows import KEEP, LEAVE, SAY
+from portico.edge.windows.connected_windows import DRAIN, KEEP, REPORT
 from portico.edge.windows.owner_connection import OwnerConnection
 from portico.edge.windows.session_state import (
     ACKNOWLEDGED,
@@ -165,11 +165,11 @@ class Bridge:
         connection = self._connection
         assert connection is not None
         if line.startswith(_CONTROL_PREFIX):
-            if line.startswith(SAY):
-                report(msgspec.json.decode(line[len(SAY) :], type=str))
+            if line.startswith(REPORT):
+                report(msgspec.json.decode(line[len(REPORT) :], type=str))
             elif line.startswith(KEEP):
                 self.kept |= msgspec.json.decode(line[len(KEEP) :], type=dict[str, Any])
-            elif line == LEAVE:
+            elif line == DRAIN:
                 connection.is_draining = True
                 connection.finish()
             return

@@ -1,9 +1,9 @@
 """The windows connected to an owner, over the control socket or since its start.
 
 After the owner's reply a connection carries MCP as on stdio, one message per line, and some control
-lines. A window sends `#last` after its last request, and `#again` to refresh all servers. The owner
-sends `#say` with a report for the user, `#keep` with preferences for the next owner, and `#leave`
-to request `#last`.
+lines. A window sends `#end` after its last request, and `#refresh` to refresh all servers. The
+owner sends `#report` with a report for the user, `#keep` with preferences for the next owner, and
+`#drain` to request `#end`.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ from portico.upstream.process.family import Family
 ATTACH = "attach"
 SESSION = "session"
 """Names the session of a window's client, at every owner; only the window knows it."""
-LAST, AGAIN, LEAVE, SAY, KEEP = b"#last", b"#again", b"#leave", b"#say ", b"#keep "
+END, REFRESH, DRAIN, REPORT, KEEP = b"#end", b"#refresh", b"#drain", b"#report ", b"#keep "
 MAX_WINDOWS, MAX_AGENT_WINDOWS = 256, 16
 _LAST_S = 5.0
-"""The timeout for `#last` after `#leave`."""
+"""The timeout for `#end` after `#drain`."""
 _MAX_REPORTS = 20
 """Earlier reports that a new window receives."""
 
@@ -155,7 +155,7 @@ class ConnectedWindows:
         if len(alike) >= limit:
             raise PorticoError(f"client limit reached ({limit})")
         if self._is_other(request, family):
-            return {"other": True}, os.close
+            return {"other_account": True}, os.close
 
         def take(fd: int) -> None:
             if self._is_draining:
@@ -179,8 +179,8 @@ class ConnectedWindows:
     ) -> dict[str, Any]:
         """Return the reply to a window that is accepted."""
         preferences = preferences_of(request)
-        keeps = preferences if find is None else find(preferences, family)[1]
-        return {"version": self.version, "keeps": keeps}
+        resolved = preferences if find is None else find(preferences, family)[1]
+        return {"version": self.version, "resolved": resolved}
 
     def _add(self, window: "_ConnectedWindow") -> None:
         self._connected.add(window)
@@ -281,7 +281,7 @@ class _ConnectedWindow:
     def report(self, text: str) -> None:
         """Send a report for the user."""
         if self._task is not None:
-            self._writer.write((SAY, encode(text), b"\n"))
+            self._writer.write((REPORT, encode(text), b"\n"))
 
     def pause(self) -> None:
         """The client reads slowly: stop reading from it, and make handlers wait."""
@@ -294,11 +294,11 @@ class _ConnectedWindow:
         self._reader.resume()
 
     async def drain(self) -> None:
-        """Finish the pending requests and disconnect; the next owner gets those after `#last`."""
+        """Finish the pending requests and disconnect; the next owner gets those after `#end`."""
         if self._task is None:
             await self.close()
             return
-        self._writer.write((LEAVE, b"\n"))
+        self._writer.write((DRAIN, b"\n"))
         await asyncio.wait(
             (asyncio.ensure_future(self._requests_ended.wait()), self._task),
             timeout=_LAST_S,
@@ -321,7 +321,7 @@ class _ConnectedWindow:
         self._windows.remove(self)
 
     async def _run(self) -> None:
-        """Serve until `#last`, then drain; or until the window disconnects, then cancel."""
+        """Serve until `#end`, then drain; or until the window disconnects, then cancel."""
         try:
             await first_of(self._requests_ended.wait(), self._disconnected.wait())
             if not self._disconnected.is_set():
@@ -343,9 +343,9 @@ class _WindowServer(StdioServer):
 
     def receive(self, message: bytes | str) -> None:
         """Handle one line."""
-        if message == LAST:
+        if message == END:
             self.requests_ended.set()
-        elif message == AGAIN:
+        elif message == REFRESH:
             if self.start_refresh is not None:
                 self.start_refresh()
         else:
@@ -353,5 +353,5 @@ class _WindowServer(StdioServer):
 
 
 def _generation(request: ControlRequest) -> int:
-    generation = request.get("turn")
+    generation = request.get("generation")
     return generation if isinstance(generation, int) else 0

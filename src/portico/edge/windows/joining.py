@@ -46,7 +46,7 @@ class _AttachReply(Struct):
     version: str = ""
     final: bool = False
     other: bool = False
-    keeps: dict[str, Any] = {}
+    resolved: dict[str, Any] = {}
 
 
 async def attach(
@@ -124,4 +124,4 @@ async def _negotiate(
         return Incompatible("it uses another account", is_other_account=True)
     if reply.version != version:
         return Incompatible(f"it runs Portico {reply.version}, this is {version}")
-    return Attached(sock, rest, reply.keeps)
+    return Attached(sock, rest, reply.resolved)

@@ -6,7 +6,7 @@ from typing import Protocol
 from portico.core.protocol.codec import Envelope, request_message
 from portico.core.protocol.line_reader import LineReader
 from portico.edge.transport.pipes import PipeReader, PipeWriter
-from portico.edge.windows.connected_windows import AGAIN, LAST
+from portico.edge.windows.connected_windows import END, REFRESH
 from portico.edge.windows.joining import Attached
 from portico.edge.windows.session_state import TrackedRequest
 
@@ -85,11 +85,11 @@ class OwnerConnection:
 
     def finish(self) -> None:
         """Announce that no more requests follow."""
-        self._writer.write((LAST, b"\n"))
+        self._writer.write((END, b"\n"))
 
     def start_refresh(self) -> None:
         """Refresh the catalogs of all servers."""
-        self._writer.write((AGAIN, b"\n"))
+        self._writer.write((REFRESH, b"\n"))
 
     def unsent(self) -> list[bytes]:
         """Return the lines passed to `send` of which no byte was written."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 from portico.core.config.paths import working_folder
 from portico.core.protocol.line_reader import LineReader, one_line
 from portico.edge.transport.pipes import PipeReader, PipeWriter
-from portico.edge.windows.connected_windows import LAST, LEAVE
+from portico.edge.windows.connected_windows import DRAIN, END
 from portico.edge.windows.joining import Attached, attach_when_free
 from portico.edge.windows.preferences import FOLDER
 from portico.upstream.wires.wire import MAX_MESSAGE, Failure, Outgoing, Receiver, Wire, to_bytes
@@ -53,7 +53,7 @@ class OwnerWire(Wire):
         self._receiver = receiver
         owner = self._owner
         here = {FOLDER: working_folder()}
-        found = await attach_when_free(owner.folder, owner.socket, owner.version, wants=here)
+        found = await attach_when_free(owner.folder, owner.socket, owner.version, preferences=here)
         if not isinstance(found, Attached):
             why = "has just ended" if found is None else f"refused the connection: {found.why}"
             raise self._failed(why, "start").error()
@@ -97,8 +97,8 @@ class OwnerWire(Wire):
             if line is None:
                 why = f"sent a message longer than {self._lines.limit} bytes"
                 self._receiver.malformed(self._lines.ends, why)
-            elif line == LEAVE and self._writer is not None:
-                self._writer.write((LAST, b"\n"))
+            elif line == DRAIN and self._writer is not None:
+                self._writer.write((END, b"\n"))
             elif not line.startswith(b"#"):  # a report, for people
                 self._receiver.received(line)
 

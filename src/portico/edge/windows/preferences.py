@@ -17,7 +17,7 @@ Preferences = Mapping[str, Any]
 
 def preferences_of(request: ControlRequest) -> Preferences:
     """Return the preferences in a request to attach."""
-    preferences = request.get("wants")
+    preferences = request.get("preferences")
     return preferences if isinstance(preferences, dict) else {}
 
 

@@ -49,7 +49,7 @@ async def serve_task(
 async def _attached(control_socket: str, token: str, version: str) -> Attached:
     folder, name = os.path.split(control_socket)
     try:
-        found = await attach_when_free(folder, name, version, wants={TASK_TOKEN: token})
+        found = await attach_when_free(folder, name, version, preferences={TASK_TOKEN: token})
     except OSError as error:
         raise PorticoError(_ENDED.format(why=error.strerror or error)) from None
     if found is None:

@@ -226,9 +226,9 @@ class _Window:
     @property
     def _attach_request(self) -> dict[str, object]:
         return {
-            "turn": self._generation,
+            "generation": self._generation,
             "account": self._shared.account(),
-            "wants": self._preferences,
+            "preferences": self._preferences,
             SESSION: self._session,
         }
 
