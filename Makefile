@@ -114,7 +114,7 @@ test: setup agents wasm-tools cosign check ## everything: checks, unit tests and
 
 # One at a time: each wants the machine for itself.
 .PHONY: soak
-soak: setup agents clients wasm-tools ## the long forms of the tests that have one; keeps the result in docs/soak.md
+soak: setup agents clients wasm-tools ## the long forms of the tests that have one; keeps the result in docs/develop/soak.md
 	$(call apt,{ command -v wrk && command -v haproxy; },wrk haproxy)
 	$(BIN)/python -m tests.soak
 

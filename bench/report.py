@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.workload import ROOT
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "use" / "performance.md"
 FRONT = ROOT / "README.md"
 
 

@@ -1,7 +1,7 @@
 """Middleware that asks a person before any tool that is not marked as read-only.
 
     portico run examples/approve.py "npx -y @modelcontextprotocol/server-everything"
-Meta-tools need none. An approval is as good as the client that asks (docs/threat-model.md).
+Meta-tools need none. An approval is as good as the client that asks (docs/develop/threat-model.md).
 """
 
 import json

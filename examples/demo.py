@@ -117,7 +117,7 @@ def _servers(gateway: int, config: Path) -> list[dict[str, Any]]:
 
 
 def _token_file() -> Path:
-    """Return the file with the bearer token, as docs/transports.md names it."""
+    """Return the file with the bearer token, as docs/write/transports.md names it."""
     home = os.environ.get("PORTICO_HOME")
     if home:
         return Path(home) / "state" / "token"

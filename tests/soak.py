@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "soak.md"
+PAGE = ROOT / "docs" / "develop" / "soak.md"
 
 _HEAD = """\
 # Soak

@@ -1,4 +1,4 @@
-"""Draws docs/agent.svg: a client whose model calls a tool, and an agent that asks, run just now.
+"""Draws docs/pictures/agent.svg: a client whose model calls a tool, and an agent that asks.
 
 Qwen Code is real, as the client and as the agent. Its model is a script, so that the picture stays
 the same.
@@ -19,7 +19,7 @@ from tests.support.tmux import Tmux, tmux
 from tests.wrap.faults import until
 from tools.picture import COLUMNS, ROOT, cut, drawn
 
-TARGET = ROOT / "docs" / "agent.svg"
+TARGET = ROOT / "docs" / "pictures" / "agent.svg"
 PROGRAMS = (
     Path(sys.executable).parent,
     ROOT / ".tools" / "bin",

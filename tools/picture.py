@@ -1,4 +1,4 @@
-"""Draws docs/terminal.svg: a gateway over four real servers, and what it answers, run just now.
+"""Draws docs/pictures/terminal.svg: a gateway over four real servers, and what it answers, run now.
 
 .venv/bin/python -m tools.picture
 """
@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "docs" / "terminal.svg"
+TARGET = ROOT / "docs" / "pictures" / "terminal.svg"
 TOOLS = ROOT / ".tools"
 ADDED = (
     "portico servers add time mcp-server-time",

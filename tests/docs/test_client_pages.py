@@ -9,7 +9,7 @@ import pytest
 from portico.core.config.client_table import CLIENTS, ClientFormat, System
 from tests.docs.pages import blocks, prose, section
 
-PAGE = "docs/clients.md"
+PAGE = "docs/use/clients.md"
 HOMES = {
     "linux": System("linux", "~", {"XDG_CONFIG_HOME": "~/.config"}),
     "macos": System("macos", "~"),

@@ -30,7 +30,7 @@ _BEFORE = {"wrap": 0, "servers": 2}
 """Commands that take another program's command line, and how many plain words stand before it."""
 MOST_WORDS = 150
 """Of one command, outside of code and tables; the rest is explained on a page of its own."""
-EXPLAINED = "docs/commands-explained.md"
+EXPLAINED = "docs/use/commands-explained.md"
 _SHELL = ("", "console", "sh", "shell")
 
 
@@ -149,12 +149,12 @@ def test_the_first_server_of_the_readme_can_be_called_and_looked_at(tmp_path: Pa
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_command_is_documented(command: str) -> None:
-    described = set(_OPTION.findall(section("docs/commands.md", f"portico {command}")))
+    described = set(_OPTION.findall(section("docs/use/commands.md", f"portico {command}")))
     assert described == _options(command) - {"--help"}
 
 
 def test_the_page_of_commands_is_a_reference() -> None:
-    text = re.sub(r"^\|.*$", "", prose("docs/commands.md"), flags=re.MULTILINE)
+    text = re.sub(r"^\|.*$", "", prose("docs/use/commands.md"), flags=re.MULTILINE)
     sections = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
     assert [name for name, part in sections.items() if len(part.split()) > MOST_WORDS] == []
     explained = {f"portico {command}" for command in COMMANDS} & set(headings(EXPLAINED))

@@ -38,7 +38,7 @@ from portico.core.config.values import readers
 from portico.core.documents.problems import ConfigError
 from tests.docs.pages import Block, blocks, section, text_of
 
-PAGE = "docs/config.md"
+PAGE = "docs/use/config.md"
 ENVIRON = {"GITHUB_TOKEN": "t"}
 
 

@@ -1,4 +1,4 @@
-"""The files of `docs/deploy.md` are accepted by the programs that read them."""
+"""The files of `docs/use/deploy.md` are accepted by the programs that read them."""
 
 import json
 import plistlib
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.docs.pages import blocks
 from tests.support.shared import unavailable
 
-PAGE = "docs/deploy.md"
+PAGE = "docs/use/deploy.md"
 
 
 def file_of(note: str) -> str:

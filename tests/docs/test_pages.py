@@ -27,7 +27,7 @@ from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 _SOURCE = re.compile(r"`((?:\w+/)+\w+\.py)`")
-_GENERATED = "docs/performance.md"
+_GENERATED = "docs/use/performance.md"
 """Written by `make bench`."""
 
 
@@ -69,7 +69,9 @@ def test_the_front_page_begins_with_how_to_install_it_and_names_uv() -> None:
     first = blocks("README.md")[0]
     assert (first.text, first.line < 12) == ("pipx install .\n", True)
     users = [
-        page for page in ("README.md", "docs/serve.md", "docs/wrap.md") if "uvx " in text_of(page)
+        page
+        for page in ("README.md", "docs/use/serve.md", "docs/use/wrap.md")
+        if "uvx " in text_of(page)
     ]
     assert [page for page in users if "](https://docs.astral.sh/uv/)" not in text_of(page)] == []
 
@@ -86,7 +88,7 @@ def test_a_page_begins_with_what_it_is_for(page: str) -> None:
 
 
 def _decisions() -> set[str]:
-    return {page for page in pages() if page.startswith("docs/decisions/")}
+    return {page for page in pages() if page.startswith("docs/develop/decisions/")}
 
 
 def _written() -> list[str]:
@@ -101,19 +103,19 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_part_of_a_server_is_documented() -> None:
-    library = text_of("docs/library.md")
+    library = text_of("docs/write/library.md")
     parameters = inspect.signature(portico.Server).parameters
     assert [name for name in parameters if not re.search(rf"\b{name}\b", library)] == []
     text = "\n".join(map(text_of, _written()))
     methods = [name for name in dir(portico.Server) if not name.startswith("_")]
     assert [name for name in methods if not re.search(rf"\.{name}\b|`{name}", text)] == []
-    mounting = section("docs/transports.md", "Mounting")
+    mounting = section("docs/write/transports.md", "Mounting")
     options = set(inspect.signature(HttpApp).parameters) - {"endpoint", "pages", "running"}
     assert [name for name in options if f"`{name}`" not in mounting] == []
 
 
 def test_every_limit_is_documented_with_its_default() -> None:
-    table = section("docs/transports.md", "Limits")
+    table = section("docs/write/transports.md", "Limits")
     rows = dict(re.findall(r"^\| `(\w+)`(?: \*)? \| ([\d,.]+) ", table, re.MULTILINE))
     documented = {name: float(value.replace(",", "")) for name, value in rows.items()}
     assert documented == {
@@ -125,10 +127,10 @@ def test_every_limit_is_documented_with_its_default() -> None:
     ("page", "said"),
     [
         ("README.md", f"From {MIN_TOOLS_FOR_SEARCH} tools on, "),
-        ("docs/serve.md", f"`search` from {MIN_TOOLS_FOR_SEARCH} tools on"),
-        ("docs/serve.md", f"takes up to {MAX_WINDOWS} windows"),
-        ("docs/transports.md", f"| length of a line | {MAX_LINE:,} bytes"),
-        ("docs/transports.md", f"| calls at once | {MAX_RUNNING:,};"),
+        ("docs/use/serve.md", f"`search` from {MIN_TOOLS_FOR_SEARCH} tools on"),
+        ("docs/use/serve.md", f"takes up to {MAX_WINDOWS} windows"),
+        ("docs/write/transports.md", f"| length of a line | {MAX_LINE:,} bytes"),
+        ("docs/write/transports.md", f"| calls at once | {MAX_RUNNING:,};"),
     ],
 )
 def test_a_number_in_the_text_is_that_of_the_code(page: str, said: str) -> None:
@@ -136,35 +138,35 @@ def test_a_number_in_the_text_is_that_of_the_code(page: str, said: str) -> None:
 
 
 def test_every_error_code_is_documented() -> None:
-    text = text_of("docs/errors.md")
+    text = text_of("docs/write/errors.md")
     codes = {value for value in vars(errors).values() if isinstance(value, int)}
     assert [code for code in codes if f"`{code}`" not in text] == []
     for code, status in STATUS.items():
-        assert f"| `{code}` | {status} |" in section("docs/errors.md", "HTTP statuses")
+        assert f"| `{code}` | {status} |" in section("docs/write/errors.md", "HTTP statuses")
 
 
 def test_every_kind_of_failure_of_an_upstream_is_documented() -> None:
     upstream = ROOT / "src" / "portico" / "upstream"
     files = [*upstream.glob("connections/*.py"), *upstream.glob("rpc/*.py")]
     kinds = {kind for file in files for kind in re.findall(r'kind="(\w+)"', file.read_text())}
-    text = section("docs/wrap.md", "When it fails")
+    text = section("docs/use/wrap.md", "When it fails")
     assert [kind for kind in kinds - {"failed"} if f"| `{kind}` |" not in text] == []
 
 
 def test_every_state_and_metric_of_a_gateway_is_documented() -> None:
-    states = section("docs/observing.md", "States")
+    states = section("docs/use/observing.md", "States")
     assert [state for state in STATES if f"| `{state}` |" not in states] == []
     cache = {"hits": 0, "misses": 0}
     gateway = {"version": "", "uptime_s": 0, "tools": 0, "search": {"cache": cache}}
     status = {"gateway": gateway, "servers": []}
     printed = GatewayCollector(Metrics(), status, DelegationMetrics()).page().decode()
-    table = section("docs/observing.md", "Metrics")
+    table = section("docs/use/observing.md", "Metrics")
     names = set(re.findall(r"`(portico_\w+)", table))
     assert names == set(re.findall(r"^# TYPE (\w+)", printed, re.MULTILINE))
 
 
 def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
-    plan, text = UpstreamPolicy(), section("docs/wrap.md", "Limits")
+    plan, text = UpstreamPolicy(), section("docs/use/wrap.md", "Limits")
     defaults = {
         "`--init-timeout`": plan.limits.init_s,
         "`--list-timeout`": plan.limits.list_s,
@@ -182,14 +184,14 @@ def test_the_limits_of_wrap_are_documented_with_their_defaults() -> None:
 
 
 def test_every_error_class_is_documented() -> None:
-    text = text_of("docs/errors.md")
+    text = text_of("docs/write/errors.md")
     names = [name for name, each in vars(errors).items() if isinstance(each, type)]
     missing = [name for name in (*names, "DefinitionError") if not re.search(rf"\b{name}\b", text)]
     assert set(missing) <= {"Any"}
 
 
 def test_every_method_is_in_the_table_of_versions() -> None:
-    text = text_of("docs/versions.md")
+    text = text_of("docs/write/versions.md")
     assert [method for method in KNOWN if f"`{method}`" not in text] == []
 
 
@@ -307,15 +309,17 @@ def test_decisions_are_numbered_and_have_the_same_three_parts() -> None:
 
 
 def test_every_decision_is_listed() -> None:
-    listed = text_of("docs/decisions/README.md")
+    listed = text_of("docs/develop/decisions/README.md")
     notes = {Path(page).name for page in _decisions()} - {"README.md"}
-    titles = {note: headings(f"docs/decisions/{note}")[0] for note in notes}
+    titles = {note: headings(f"docs/develop/decisions/{note}")[0] for note in notes}
     missing = [note for note, title in titles.items() if f"- [{title}]({note})\n" not in listed]
     assert missing == []
 
 
 def test_every_threat_is_answered_by_a_test() -> None:
-    _, *tables = text_of("docs/threat-model.md").split("\n| threat | what is done | shown by |\n")
+    _, *tables = text_of("docs/develop/threat-model.md").split(
+        "\n| threat | what is done | shown by |\n"
+    )
     rows = [row for table in tables for row in table.partition("\n\n")[0].splitlines()[1:]]
     assert len(rows) > 50
     assert [row for row in rows if not _TEST.search(row.rpartition(" | ")[2])] == []

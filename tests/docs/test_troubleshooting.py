@@ -5,7 +5,7 @@ import re
 from portico.commands.doctor.faults import CHECKS, FAULTS, Fault
 from tests.docs.pages import headings, section
 
-PAGE = "docs/troubleshooting.md"
+PAGE = "docs/use/troubleshooting.md"
 
 
 def _row(id: str, fault: Fault) -> str:

@@ -12,7 +12,7 @@ from portico import Context, Handler, Link, Request, Server, Version, hooks
 from portico.core.protocol.inbound import read
 from tests.docs.pages import blocks
 
-GUARDED = ("README.md", "docs/components.md")
+GUARDED = ("README.md", "docs/write/components.md")
 SECRET = "private keys stay on this machine"
 
 
@@ -100,7 +100,7 @@ async def test_a_server_reads_no_key_that_a_guard_did_not_see(page: str, argumen
     ],
 )
 async def test_the_hooks_of_the_chain_decide_on_values(arguments: str, text: str | None) -> None:
-    door = Door(hooks_of("docs/chain.md", "Atlantis"))
+    door = Door(hooks_of("docs/write/chain.md", "Atlantis"))
     answer = await door.call(arguments)
     given = json.dumps(json.loads(arguments)) + " Have a nice day."
     assert answer["result"]["content"][0]["text"] == (text or given)

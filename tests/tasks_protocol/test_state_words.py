@@ -84,7 +84,12 @@ async def tasks(home: Path) -> AsyncIterator[dict[str, list[str]]]:
 
 def table() -> dict[str, tuple[str, str]]:
     """By word, how 2025-11-25 and 2026-07-28 call a state, as the docs have it."""
-    text = (ROOT / "docs" / "tasks.md").read_text().partition("## States\n")[2].partition("## ")[0]
+    text = (
+        (ROOT / "docs" / "use" / "tasks.md")
+        .read_text()
+        .partition("## States\n")[2]
+        .partition("## ")[0]
+    )
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| `(\w+)`", text, re.MULTILINE)
     return {word: (legacy, modern) for word, legacy, modern in rows}
 

@@ -1,4 +1,4 @@
-"""Scripted agents in bubblewrap, as `docs/agents.md` recommends it: they can write only to the
+"""Scripted agents in bubblewrap, as `docs/use/agents.md` recommends it: they can write only to the
 worktrees and to the repository.
 
 Anything that changes outside these two was done by Portico: no agent could reach it.
@@ -38,7 +38,7 @@ class Box:
     def agent(self, command: str) -> AgentEntry:
         """An agent that runs a shell command."""
         plain = worker_entry("boxed", {"shell": command}, {"say": "done"})
-        (advice,) = (block.text for block in blocks("docs/agents.md") if "bwrap" in block.text)
+        (advice,) = (block.text for block in blocks("docs/use/agents.md") if "bwrap" in block.text)
         places = {"/home/me/.local/state/portico": self.state, "/home/me/project": self.repo}
         for shown, real in places.items():
             advice = advice.replace(shown, str(real))

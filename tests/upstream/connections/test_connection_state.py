@@ -17,7 +17,7 @@ from tests.rigs.running import bad
 from tests.support.clock import Clock
 from tests.support.shared import ROOT
 
-PAGE = ROOT / "docs" / "wrap-connections.md"
+PAGE = ROOT / "docs" / "use" / "wrap-connections.md"
 
 
 def test_every_state_can_be_reached_from_the_first() -> None:

@@ -220,7 +220,7 @@ def read_table(
 
 DELETED: dict[tuple[str, str], str] = {}
 """The keys that a release has deleted, by table and key, and what to do instead. Each stays here
-for two minor releases (docs/stability.md)."""
+for two minor releases (docs/write/stability.md)."""
 
 
 def report_unknown(report: Report, at: Path, key: str, known: Iterable[str]) -> None:
