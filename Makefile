@@ -156,6 +156,10 @@ lowest: .venv/.stamp ## run the unit tests with the lowest versions of our depen
 	$(BIN)/uv pip install --quiet --python .lowest --resolution lowest-direct -c .lowest/constraints.txt -e '.[dev]'
 	.lowest/bin/pytest -q -n 4 --dist loadgroup -m "not slow"
 
+.PHONY: map
+map: .venv/.stamp ## write docs/develop/map.md anew
+	$(BIN)/python -m tools.map
+
 # Made in an environment of its own, so nothing a developer happens to have installed gets in.
 .PHONY: constraints
 constraints: ## pin the newest versions pyproject.toml allows

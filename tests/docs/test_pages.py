@@ -23,6 +23,7 @@ from portico.library.observe.prometheus import STATES, GatewayCollector
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.wires.http_client import Site
 from tests.docs.pages import DOCS, ROOT, blocks, headings, pages, prose, section, text_of
+from tools.map import GROUPS, kept_walk, page
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
@@ -60,9 +61,13 @@ def test_every_page_can_be_reached_from_the_front() -> None:
     assert set(pages()) - linked <= {"README.md"} | _decisions()
 
 
+_PAPERS = {"README.md", "docs/develop/adding.md", "docs/develop/map.md", "docs/develop/tests.md"}
+"""Pages that contributing leads to, and the front page itself."""
+
+
 def test_the_front_page_leads_to_every_page() -> None:
     linked = {link.partition("#")[0] for link in _LINK.findall(section("README.md", "Learn more"))}
-    assert {str(path.relative_to(ROOT)) for path in DOCS.glob("*.md")} <= linked
+    assert set(pages()) - _decisions() - _PAPERS <= linked
 
 
 def test_the_front_page_begins_with_how_to_install_it_and_names_uv() -> None:
@@ -195,15 +200,24 @@ def test_every_method_is_in_the_table_of_versions() -> None:
     assert [method for method in KNOWN if f"`{method}`" not in text] == []
 
 
-def test_every_package_and_make_target_is_explained() -> None:
-    text = text_of("CONTRIBUTING.md")
+def test_the_map_is_that_of_the_source() -> None:
+    assert text_of("docs/develop/map.md") == page(kept_walk()), "run `make map`"
+
+
+def test_the_way_of_a_call_on_the_map_passes_modules_that_exist() -> None:
+    steps = re.findall(r"<b>([\w.]+)</b><br>([\w, ]+)", kept_walk())
+    assert len(steps) > 5
     source = ROOT / "src" / "portico"
-    folders = [path.parent.relative_to(source) for path in source.glob("*/**/__init__.py")]
-    packages = [f"{folder}/" for folder in folders if folder != Path("library/tasks")]
-    assert len(packages) > 40
-    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    wanted = [*packages, *(f"make {target}" for target in targets)]
-    assert [name for name in wanted if f"| `{name}` |" not in text] == []
+    files = [
+        source / package.replace(".", "/") / name
+        for package, names in steps
+        for name in names.split(", ")
+    ]
+    assert [str(file) for file in files if not file.with_suffix(".py").is_file()] == []
+
+
+def test_what_a_newcomer_reads_is_short() -> None:
+    assert len(text_of("CONTRIBUTING.md").encode()) <= 10_000
 
 
 def test_no_package_is_too_large_to_know() -> None:
@@ -219,65 +233,32 @@ def test_no_package_is_too_large_to_know() -> None:
     assert {name: size for name, size in sizes.items() if size > 5_500} == {}
 
 
-def test_packages_are_listed_in_the_order_in_which_they_may_import() -> None:
+def test_the_map_has_the_groups_in_the_order_in_which_they_may_import() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
     order = re.findall(r"\w+", " ".join(layers))
-    table = section("CONTRIBUTING.md", "Packages")
-    groups = re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)
-    shown = re.findall(r"^\| `\w+/(?:\w+/)?(\w+)(?:/|\.py)` \|", table, re.MULTILINE)
-    assert groups == order[-7:]
-    assert shown == [package for package in order[:-7] if package in shown]
-    assert len(shown) > 40
+    assert list(GROUPS) == order[-7:]
 
 
-_TABLES = re.findall(r"^## (The \S+/.* packages?)$", text_of("CONTRIBUTING.md"), re.MULTILINE)
-
-
-@pytest.mark.parametrize("heading", _TABLES)
-def test_every_file_of_a_package_with_a_table_is_in_it(heading: str) -> None:
-    source = ROOT / "src" / "portico"
-    folders = [source / one for one in re.findall(r"\w+(?:/\w+)+", heading)]
-    top = folders[0] if len(folders) == 1 else source
-    files = {str(path.relative_to(top)) for one in folders for path in one.glob("*.py")}
-    table = section("CONTRIBUTING.md", heading)
-    first = "\n".join(re.findall(r"^\| (`.*?) \| ", table, re.MULTILINE))
-    assert set(re.findall(r"`([\w/]+\.py)`", first)) - files == set()
-    modules = {file for file in files if not file.endswith("__init__.py")}
-    assert [name for name in modules if f"`{name}`" not in table] == []
-
-
-CHANGES = (
-    "a meta-tool",
-    "a wire",
-    "a link",
-    "a config key",
-    "a command",
-    "a protocol version",
-    "a provider",
-    "a stored file",
-    "a metric",
-    "a message",
+CHANGES = dict(
+    re.findall(
+        r"^\| ([^|]+) \| (.+) \|$",
+        section("CONTRIBUTING.md", "Where to change what").partition("|---|---|")[2],
+        re.MULTILINE,
+    )
 )
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_files_of_a_likely_change_exist(change: str) -> None:
-    rows = dict(
-        re.findall(
-            r"^\| ([^|]+) \| (.+) \|$",
-            section("CONTRIBUTING.md", "Where to change what"),
-            re.MULTILINE,
-        )
-    )
-    named = re.findall(r"`([\w./]+(?:\.py|\.md|/)|tests/\w+)`", rows[change])
+    named = re.findall(r"`([\w./]+(?:\.py|\.md|/)|tests/\w+)`", CHANGES[change])
     places = (ROOT, ROOT / "src" / "portico")
     assert named
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
 
 
 def test_every_folder_of_tests_is_explained_or_mirrors_a_package() -> None:
-    text = section("CONTRIBUTING.md", "Tests")
+    text = text_of("docs/develop/tests.md")
     source = {path.stem for path in (ROOT / "src" / "portico").iterdir()}
     folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
     assert [name for name in folders - source if f"| `tests/{name}/` |" not in text] == []
@@ -298,7 +279,7 @@ def test_every_test_that_is_cited_exists(page: str) -> None:
 
 
 def test_decisions_are_numbered_and_have_the_same_three_parts() -> None:
-    notes = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+    notes = sorted((DOCS / "develop" / "decisions").glob("[0-9]*.md"))
     numbers = [note.name[:5] for note in notes]
     assert numbers == sorted(set(numbers)), "each number once; branches may leave gaps"
     for note in notes:
