@@ -20,7 +20,8 @@ NOT_NEEDED = (
     "portico.library.functions.lifespan",
     "portico.core.state.error_location",
     "portico.edge.transport.starting",
-    "portico.gateway",
+    "portico.gateway.endpoints",
+    "portico.gateway.members",
     "portico.upstream.process",
     "argparse",
 )
