@@ -3,12 +3,15 @@
 import asyncio
 from weakref import WeakSet
 
+import pytest
+
 from portico import Handler
 from portico.core.model.offer import Offer
 from portico.library.chain.endpoint import ChainEndpoint
-from portico.library.chain.views import Learner, ViewPending
+from portico.library.chain.views import UNLEARNED_S, Learner, ViewPending
 from tests.gateway.registries import LEGACY, Client
 from tests.gateway.test_links import MERGED, name_at, served
+from tests.support.clock import Clock
 
 
 class Slow(Learner):
@@ -28,7 +31,9 @@ class Slow(Learner):
 
 
 @MERGED
-async def test_every_call_waits_for_a_view_that_is_not_known(door: str) -> None:
+async def test_every_call_waits_for_a_view_that_is_not_known_with_progress(
+    door: str, clock: Clock
+) -> None:
     link = Slow()
     async with served(link, door=door) as endpoint:
         link.known.set_result(None)
@@ -37,14 +42,42 @@ async def test_every_call_waits_for_a_view_that_is_not_known(door: str) -> None:
         # As after a changed catalog or file of the link.
         link.known = asyncio.get_running_loop().create_future()
         endpoint.views_changed()
+        call = {"name": name_at(door), "arguments": {"a": 2, "b": 3}, "_meta": {"progressToken": 7}}
         calls = [
-            asyncio.ensure_future(client.call(name_at(door), a=2, b=3)),
+            asyncio.ensure_future(client.result("tools/call", call)),
             asyncio.ensure_future(
                 client.call("execute_tool", name=name_at(door), arguments={"a": 2, "b": 3})
             ),
         ]
-        await asyncio.sleep(0)
+        await clock.advance(1)
         assert not any(call.done() for call in calls)
+        (told,) = client.heard
+        assert told["params"] == {"progressToken": 7, "progress": 1.0, "message": "starting slow"}
         link.known.set_result(None)
         for result in await asyncio.gather(*calls):
             assert result["structuredContent"] == {"result": 5}
+
+
+@pytest.mark.parametrize("door", ["all", "members", "alone", "wrap"])
+async def test_a_client_is_greeted_before_the_view_is_known_and_notified_of_its_lists(
+    door: str, clock: Clock
+) -> None:
+    link = Slow()
+    async with served(link, door=door) as endpoint:
+        client = Client(endpoint, LEGACY)
+        greeting = asyncio.ensure_future(client.hello())
+        await clock.advance(UNLEARNED_S["initialize"])
+        declared = (await greeting)["result"]["capabilities"]
+        assert {"tools", "resources", "prompts"} <= set(declared)
+        listing = asyncio.ensure_future(client.names())
+        await clock.advance(UNLEARNED_S["tools/list"] / 2)
+        assert not listing.done()
+        await clock.advance(UNLEARNED_S["tools/list"] / 2)
+        assert name_at(door) not in await listing
+        assert not client.heard
+        link.known.set_result(None)
+        endpoint.views_changed()
+        await clock.advance(0)
+        assert {"notifications/tools/list_changed"} <= {one["method"] for one in client.heard}
+        assert name_at(door) in await client.names()
+        assert await client.names("prompts") == []  # which were declared

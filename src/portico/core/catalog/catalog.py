@@ -160,6 +160,19 @@ class Catalog:
         catalog.incomplete_lists = frozenset()
         return catalog
 
+    def without_entries(self) -> "Catalog":
+        """Return the catalog to show until its entries are known: it declares every kind of list,
+        and expires at once."""
+        identity = self._own_identity
+        catalog = Catalog(
+            _declaring(msgspec.structs.replace(self.offer.declaring_all(), lists={})),
+            None if identity is None else msgspec.structs.replace(identity, ttl_ms=0),
+            number=self.number,
+            confirmed=False,
+        )
+        catalog.incomplete_lists = frozenset()  # the server itself would list hidden entries
+        return catalog
+
     def handshake(self, version: Version) -> bytes:
         """Return the result of `initialize`."""
         ready = self._introductions.get((version, 0))
@@ -324,13 +337,14 @@ class Catalog:
 
 
 def _declaring(offer: Offer) -> Offer:
-    """Return an upstream's offer that declares every kind that it lists."""
+    """Return an upstream's offer that declares every kind that it lists, or has to."""
     intro = members(offer.introduction)
     declared = members(intro.get("capabilities", b""))
     missing = [
         kind
         for kind, parts in _CAPABILITY_LISTS.items()
-        if kind not in declared and any(offer.listed(part).keys for part in parts)
+        if kind not in declared
+        and (kind in offer.declared or any(offer.listed(part).keys for part in parts))
     ]
     if not missing:
         return offer

@@ -99,6 +99,10 @@ class Offer(Struct, frozen=True):
         """Return one of its lists, empty if it is absent."""
         return self.lists.get(kind, EMPTY_LIST)
 
+    def declaring_all(self) -> "Offer":
+        """Return the same offer, which declares every kind of list."""
+        return replace(self, declared=self.declared | {"tools", "resources", "prompts"})
+
     def keep(self, **allows: Callable[[str], bool]) -> "Offer":
         """Return an offer with only the items of a kind whose names or URIs a function allows."""
         lists = dict(self.lists)

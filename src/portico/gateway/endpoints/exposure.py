@@ -25,7 +25,7 @@ from portico.gateway.endpoints.instructions import merged_instructions
 from portico.gateway.endpoints.short_tools import shortened_tools
 from portico.gateway.endpoints.tool_hints import hinted
 from portico.gateway.members.member import Member
-from portico.library.chain.views import ViewFailed, Views
+from portico.library.chain.views import UNLEARNED_S, ViewFailed, ViewPending, Views
 from portico.library.tasks.mcp.task_tool_definitions import task_tools
 
 _KINDS = ("tools", "resources", "prompts")
@@ -176,7 +176,14 @@ class Exposure:
         registry, known = self._registry, self._catalog
         if known is not None and known[0] is registry.merged and known[1] is registry.config:
             return known[2]
-        return self.now()
+        try:
+            return self.now()
+        except ViewPending:
+            if request.method not in UNLEARNED_S:
+                raise
+            # Whatever is listed once the views are known differs from this.
+            made = self._published = self._catalog_of(Merged(()), is_known=False)
+            return made
 
     async def ready(self, request: Request, context: Context) -> None:
         """Wait briefly for servers that were never listed: many clients request lists only once."""
@@ -209,18 +216,24 @@ class Exposure:
         everything, config = self._registry.merged, self._registry.config
         known = self._catalog
         if known is None or known[0] is not everything or known[1] is not config:
-            merged = self.merged
-            self._revision += 1
-            summary = self._summarize(merged, self.servers())
-            identity = self._identity()
-            if not self._registry.is_composition:
-                words = merged_instructions(summary, searches=self._searches)
-                identity = msgspec.structs.replace(identity, instructions=words)
-            made = Catalog(self._offer(merged, config, summary), identity, number=self._revision)
+            made = self._catalog_of(self.merged)
             known = self._catalog = (everything, config, made)
             if self._published is None:
                 self._published = made
         return known[2]
+
+    def _catalog_of(self, merged: Merged, *, is_known: bool = True) -> Catalog:
+        """Return the catalog of these offers; it expires at once if they are not known yet."""
+        self._revision += 1
+        summary = self._summarize(merged, self.servers())
+        identity = self._identity()
+        if not self._registry.is_composition:
+            words = merged_instructions(summary, searches=self._searches)
+            identity = msgspec.structs.replace(identity, instructions=words)
+        if not is_known:
+            identity = msgspec.structs.replace(identity, ttl_ms=0)
+        offer = self._offer(merged, self._registry.config, summary)
+        return Catalog(offer, identity, number=self._revision)
 
     def _offer(self, merged: Merged, config: Config, summary: str) -> Offer:
         with_pages: Listed | None = None

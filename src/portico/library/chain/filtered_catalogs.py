@@ -11,6 +11,7 @@ from portico.core.model.context import Context
 from portico.core.model.message import Request
 from portico.library.chain.endpoint_parts import CatalogSource, Hub
 from portico.library.chain.views import (
+    UNLEARNED_S,
     Owner,
     ViewFailed,
     ViewPending,
@@ -64,17 +65,27 @@ class FilteredCatalogs:
         self._made: WeakKeyDictionary[Catalog, Filtered | ViewFailed] = WeakKeyDictionary()
         self._last: tuple[ReferenceType[Catalog], Filtered] | None = None
         """The catalog of the last request: a lookup in the dictionary is slow."""
+        self._unlearned: WeakKeyDictionary[Catalog, Catalog] = WeakKeyDictionary()
+        """By whole catalog, the one without entries that clients saw until its views were known."""
+        self._declares_all = False
+        """True if a client may have seen one of these, which declares every kind of list."""
         self.hub = source.hub
         self.on_initialize = source.on_initialize
 
     def catalog(self, request: Request, context: Context) -> Catalog | None:
         """Return the visible part of this client's catalog; None until it is known; raises
-        ViewFailed."""
+        ViewFailed. Introductions and lists do not wait for it forever: they get one without
+        entries."""
         whole = self._source.catalog(request, context)
-        try:
-            return None if whole is None else self._filtered(whole)[1]
-        except ViewPending:
+        if whole is None:
             return None
+        try:
+            return self._filtered(whole)[1]
+        except ViewPending:
+            if request.method not in UNLEARNED_S:
+                return None
+            self._declares_all = True
+            return self._unlearned.setdefault(whole, whole.without_entries())
 
     async def ready(self, request: Request, context: Context) -> None:
         """Wait until this client's catalog and all views of it are known."""
@@ -94,7 +105,7 @@ class FilteredCatalogs:
         found: list[tuple[Catalog, Hub]] = []
         for whole, hub in self._source.published():
             with suppress(ViewFailed):  # its clients get an error
-                found.append((self._filtered(whole)[1], hub))
+                found.append((self._unlearned.get(whole) or self._filtered(whole)[1], hub))
         return found
 
     def check_names(self) -> None:
@@ -106,6 +117,7 @@ class FilteredCatalogs:
     def forget(self) -> None:
         """Filter every catalog again: the view of a link has changed."""
         self._made.clear()
+        self._unlearned.clear()
         self._last = None
 
     def _filtered(self, whole: Catalog) -> Filtered:
@@ -127,7 +139,8 @@ class FilteredCatalogs:
             stages = self._views.stages(whole.offer, _owner(whole))
         except ViewFailed as failure:
             return failure.with_traceback(None)
-        return VisibleOffer(stages), whole.with_offer(stages[-1])
+        shown = stages[-1].declaring_all() if self._declares_all else stages[-1]
+        return VisibleOffer(stages), whole.with_offer(shown)
 
 
 class _Identity(msgspec.Struct):

@@ -1,7 +1,8 @@
 """The views of links: applied to each catalog once, and the guard of everything that they hide."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,6 +12,7 @@ from msgspec import DecodeError, json
 from portico.core.model.context import Context
 from portico.core.model.errors import McpError, NameClash
 from portico.core.model.message import Request, Response
+from portico.core.model.methods import LISTS
 from portico.core.model.offer import Offer
 from portico.core.model.types import Answer, Handler, Link, Report
 from portico.core.protocol.eras import members
@@ -35,6 +37,16 @@ Owner = Callable[[str, str], str]
 """Returns the name of the server that offers a kind and a key."""
 Place = tuple[str, str]
 """A server, and the key of an item there."""
+_PROGRESS_S = 1.0
+_INTRODUCTION_S, _LIST_S = 10.0, 20.0
+UNLEARNED_S = {
+    "ping": 0.0,
+    **dict.fromkeys(("initialize", "server/discover"), _INTRODUCTION_S),
+    **dict.fromkeys(("logging/setLevel", "subscriptions/listen"), _INTRODUCTION_S),
+    **dict.fromkeys(LISTS, _LIST_S),
+}
+"""By method, how long a request waits for a view, before it is answered without: many clients
+give up after 30 s, and a component may be compiled for longer."""
 
 
 class ViewFailed(McpError):
@@ -44,13 +56,22 @@ class ViewFailed(McpError):
 class ViewPending(ViewFailed):
     """A link does not know its view of a catalog yet: its component is reading the lists."""
 
-    def __init__(self, name: str, learned: Awaitable[object]) -> None:
+    def __init__(self, name: str, learned: "asyncio.Future[None]") -> None:
         super().__init__(f"the link {name!r} has not read the lists yet; retry later")
         self._learned = learned
 
-    async def wait(self) -> None:
-        """Wait until the view is known, or cannot be."""
-        await asyncio.wait([asyncio.ensure_future(self._learned)])
+        self._name = name
+
+    async def wait(self, within_s: float | None = None) -> bool:
+        """Wait until the view is known, or cannot be; return False on a timeout."""
+        return bool((await asyncio.wait([self._learned], timeout=within_s))[0])
+
+    async def wait_with_progress(self, request: Request, context: Context) -> None:
+        """Wait, and report progress each second."""
+        bound, waited = context.bound(request, None, {}), 0.0
+        while not await self.wait(_PROGRESS_S):
+            waited += _PROGRESS_S
+            await bound.progress(waited, message=f"starting {self._name}")
 
 
 class Learner:
@@ -286,16 +307,29 @@ def guarded(view: int, next: Handler, source: VisibleSource) -> Handler:
 
 
 def learning(source: VisibleSource, next: Handler) -> Handler:
-    """Let requests wait until all views are known."""
+    """Let requests wait until all views are known; introductions and lists for some time only."""
 
     def handle(request: Request, context: Context) -> Answer:
         try:
             source.visible(request, context)
         except ViewPending as pending:
+            if request.method in UNLEARNED_S:
+                return in_time(request, context)
             return learned(pending, handle, request, context)
         except ViewFailed:
             pass  # only what needs the view fails
         return next(request, context)
+
+    async def in_time(request: Request, context: Context) -> Response:
+        with suppress(TimeoutError, ViewFailed):
+            async with asyncio.timeout(UNLEARNED_S[request.method]):
+                while True:  # each link has its own view
+                    try:
+                        source.visible(request, context)
+                        break
+                    except ViewPending as pending:
+                        await pending.wait()
+        return await next(request, context)
 
     return handle
 
@@ -304,7 +338,7 @@ async def learned(
     pending: ViewPending, next: Handler, request: Request, context: Context
 ) -> Response:
     """Answer a request once a view is known."""
-    await pending.wait()
+    await pending.wait_with_progress(request, context)
     return await next(request, context)
 
 
