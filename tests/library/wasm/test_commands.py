@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from portico.library.components.classify import ComponentError, classify
+from portico.upstream.process.process_tree import processes
 from tests.library.wasm.hosting import attacking_guest, home, own_guest, trying_guest
 from tests.library.wasm.wat_guests import SLEEPER, importing, written
 from tests.serve.components import CALC, Workshop
 from tests.serve.gateway import Pipes
-from tests.support.running import Piped
-from tests.wrap.faults import alive, descendants, until
+from tests.support.running import Piped, initialize_params
+from tests.wrap.faults import alive, command_line, descendants, until
 
 pytestmark = pytest.mark.slow
 CLIENT = {"name": "test", "version": "1"}
@@ -188,6 +189,26 @@ def test_no_worker_outlives_a_portico_that_is_killed(tmp_path: Path, calc: Path)
         assert kin
         piped.process.kill()
         assert until(lambda: not alive(kin)), "a worker outlived Portico"
+
+
+def test_code_that_a_killed_portico_needed_is_compiled_for_the_next(
+    tmp_path: Path, calc: Path
+) -> None:
+    fresh = tmp_path / "fresh"
+    command = ["env", f"PORTICO_HOME={fresh}", sys.executable, "-m", "portico", "run", str(calc)]
+    with Piped(command) as piped:
+        piped.start("initialize", initialize_params("2025-11-25"))
+        assert until(lambda: any(descendants(job) for job in jobs(fresh)))  # it compiles
+        piped.process.kill()
+        assert until(lambda: not jobs(fresh)), "the job goes on"
+    compiled = sorted(path.suffix for path in (fresh / "cache" / "wasm").iterdir())
+    assert compiled == [".cwasm", ".sig"]
+
+
+def jobs(folder: Path) -> list[int]:
+    """The jobs that compile for a home of Portico."""
+    lines = {pid: command_line(pid) for pid in processes()}
+    return [pid for pid, line in lines.items() if "compile_job" in line and str(folder) in line]
 
 
 BAD_FILES = {

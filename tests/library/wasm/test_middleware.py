@@ -1,19 +1,24 @@
 """Sandboxed middleware on Portico's own WIT: what passes it, what it does, how it fails."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from portico import Context, McpError, MemoryClient, Server
+from portico.library.chain.views import UNLEARNED_S
 from portico.library.components.handler_link import HandlerLink
 from portico.library.components.handler_worker import HandlerWorker
 from portico.library.components.wasm_link import is_middleware
+from tests.gateway.registries import Client
 from tests.library.wasm import building, hosting
 from tests.library.wasm.wat_guests import written
+from tests.support.clock import Clock
 
 ADDED = [
     *("triple", "count", "told", "asked", "sampled", "kept", "trap", "loop", "text", "other"),
@@ -72,6 +77,33 @@ async def client_behind(
 
 async def text(client: MemoryClient, tool: str, /, **arguments: Any) -> str:
     return (await client.call_tool(tool, arguments)).text
+
+
+async def test_a_client_is_connected_while_it_is_not_loaded_and_notified_of_its_lists(
+    tmp_path: Path, clock: Clock
+) -> None:
+    server, _ = shop()
+    settings, gate = hosting.settings(guest(), tmp_path), tmp_path / "gate"
+    await hosting.compiled(settings)
+    os.mkfifo(gate)
+    worker = hosting.command(settings)
+    argv = ("/bin/sh", "-c", f'read line < {gate}; exec "$@"', "sh", *worker.argv)
+    link = HandlerLink("guest", lambda: HandlerWorker(replace(worker, argv=argv)))
+    endpoint = server.endpoint([link])
+    client = Client(endpoint)
+    greeting = asyncio.create_task(client.hello())
+    await clock.advance(UNLEARNED_S["initialize"])
+    assert "prompts" in (await greeting)["result"]["capabilities"]
+    listing = asyncio.create_task(client.names())
+    await clock.advance(UNLEARNED_S["tools/list"])
+    assert await listing == []
+    calling = asyncio.create_task(client.said("echo", text="hi"))
+    await asyncio.to_thread(gate.write_text, "open\n")
+    assert await calling == "hi"
+    assert {"method": "notifications/tools/list_changed", "jsonrpc": "2.0"} in client.heard
+    assert await client.names() == ["echo", "slow", *ADDED]
+    link.worker.stop()
+    await link.worker.stopped()
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])

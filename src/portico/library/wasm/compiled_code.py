@@ -45,7 +45,8 @@ class CompiledCode:
 
     def __init__(self, folder: str, state: str, *, limit: int = CACHE_LIMIT) -> None:
         """`state` is the folder with the secret that signs files."""
-        self._folder = folder
+        self.folder = folder
+        self.state = state
         self._secret = user_secret(state)
         self._limit = limit
 
@@ -54,7 +55,7 @@ class CompiledCode:
         from wasmtime import WasmtimeError
         from wasmtime.component import Component
 
-        path = self._path(data)
+        path = self.path_of(data)
         try:
             self._check(path)
         except OSError:
@@ -78,27 +79,28 @@ class CompiledCode:
     def _keep(self, data: bytes, code: bytes) -> "tuple[Engine, Component]":
         from wasmtime.component import Component
 
-        path = self._path(data)
+        path = self.path_of(data)
         try:
-            files.make_private(self._folder)
+            files.make_private(self.folder)
             files.replace(path + _SIGNATURE, self._sign(path, [code]))
             files.replace(path, code)
         except OSError as error:
             why = f"the compiled code cannot be kept: {error.strerror or error}"
-            report(f"{why}; check the folder {self._folder}")
+            report(f"{why}; check the folder {self.folder}")
         self._prune(keep=path)
         engine = new_engine()
         return self.load(data) or (engine, Component.deserialize(engine, code))
 
-    def _path(self, data: bytes) -> str:
+    def path_of(self, data: bytes) -> str:
+        """Return the file of a component's code."""
         name = hashlib.sha256(data).hexdigest()
         settings = hashlib.sha256(SETTINGS.encode()).hexdigest()[:16]
-        return os.path.join(self._folder, f"{name}-{settings}{_CODE}")
+        return os.path.join(self.folder, f"{name}-{settings}{_CODE}")
 
     def _check(self, path: str) -> None:
         """Raise OSError unless the file is our own, and unchanged."""
         with os.fdopen(os.open(path, files.READ), "rb", buffering=0) as file:
-            for status in (os.fstat(file.fileno()), os.stat(self._folder)):
+            for status in (os.fstat(file.fileno()), os.stat(self.folder)):
                 if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                     raise PermissionError(path)
             signature, _ = files.read(path + _SIGNATURE, 256)
@@ -115,7 +117,7 @@ class CompiledCode:
 
     def _prune(self, keep: str) -> None:
         found = []
-        with suppress(OSError), os.scandir(self._folder) as entries:
+        with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
                 if entry.name.endswith(_CODE):
                     with suppress(OSError):
@@ -144,6 +146,7 @@ async def _compiled(data: bytes, within_s: float, max_memory: int) -> bytes:
         sys.executable,
         *_COMPILER,
         str(max_memory),
+        str(int(within_s) + 1),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

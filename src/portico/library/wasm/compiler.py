@@ -5,6 +5,7 @@ stdout, has no environment, and is limited before it reads a byte.
 """
 
 import resource
+import signal
 import sys
 
 MAX_CPU_S = 600
@@ -13,8 +14,10 @@ FAILED = 3
 
 
 def main(argv: list[str]) -> int:
-    """Compile stdin to stdout, within the bytes of memory in `argv`; return the exit code."""
+    """Compile stdin to stdout, within the bytes of memory and the seconds in `argv`; return the
+    exit code."""
     _limit(int(argv[0]))
+    signal.alarm(int(argv[1]))  # it may outlive its parent, and compiles without Python
     data = sys.stdin.buffer.read()
     from wasmtime import WasmtimeError
     from wasmtime.component import Component

@@ -100,8 +100,10 @@ class Worker:
         task.add_done_callback(self._tasks.discard)
 
     async def _compile(self, code: "CompiledCode") -> None:
+        from portico.library.wasm.compile_job import compile_once
+
         try:
-            await self._load(*await code.compile(self._data))
+            await self._load(*await compile_once(code, self._data))
         except PorticoError as error:
             self._give_up(error)
 
