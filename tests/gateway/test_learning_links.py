@@ -74,6 +74,7 @@ async def test_a_client_is_greeted_before_the_view_is_known_and_notified_of_its_
         assert not listing.done()
         await clock.advance(UNLEARNED_S["tools/list"] / 2)
         assert name_at(door) not in await listing
+        assert await client.names("prompts") == []  # which does not wait again
         assert not client.heard
         link.known.set_result(None)
         endpoint.views_changed()

@@ -6,6 +6,7 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 from msgspec import DecodeError, json
 
@@ -29,8 +30,6 @@ from portico.library.chain.fold import (
 from portico.library.chain.visible_uris import VisibleUris
 
 if TYPE_CHECKING:
-    from weakref import WeakSet
-
     from portico.library.chain.endpoint import ChainEndpoint
 
 Owner = Callable[[str, str], str]
@@ -58,13 +57,13 @@ class ViewPending(ViewFailed):
 
     def __init__(self, name: str, learned: "asyncio.Future[None]") -> None:
         super().__init__(f"the link {name!r} has not read the lists yet; retry later")
-        self._learned = learned
+        self.learned = learned
 
         self._name = name
 
     async def wait(self, within_s: float | None = None) -> bool:
         """Wait until the view is known, or cannot be; return False on a timeout."""
-        return bool((await asyncio.wait([self._learned], timeout=within_s))[0])
+        return bool((await asyncio.wait([self.learned], timeout=within_s))[0])
 
     async def wait_with_progress(self, request: Request, context: Context) -> None:
         """Wait, and report progress each second."""
@@ -77,7 +76,7 @@ class ViewPending(ViewFailed):
 class Learner:
     """A link whose view is known some time after it was first needed."""
 
-    endpoints: "WeakSet[ChainEndpoint]"
+    endpoints: WeakSet["ChainEndpoint"]
     """The endpoints that it is in, which are notified."""
 
 
@@ -308,11 +307,15 @@ def guarded(view: int, next: Handler, source: VisibleSource) -> Handler:
 
 def learning(source: VisibleSource, next: Handler) -> Handler:
     """Let requests wait until all views are known; introductions and lists for some time only."""
+    late: WeakSet[asyncio.Future[None]] = WeakSet()
+    """The views for which a list has waited in vain: a client that lists everything waits once."""
 
     def handle(request: Request, context: Context) -> Answer:
         try:
             source.visible(request, context)
         except ViewPending as pending:
+            if pending.learned in late and request.method in LISTS:
+                return next(request, context)
             if request.method in UNLEARNED_S:
                 return in_time(request, context)
             return learned(pending, handle, request, context)
@@ -321,6 +324,7 @@ def learning(source: VisibleSource, next: Handler) -> Handler:
         return next(request, context)
 
     async def in_time(request: Request, context: Context) -> Response:
+        learned: asyncio.Future[None] | None = None
         with suppress(TimeoutError, ViewFailed):
             async with asyncio.timeout(UNLEARNED_S[request.method]):
                 while True:  # each link has its own view
@@ -328,7 +332,10 @@ def learning(source: VisibleSource, next: Handler) -> Handler:
                         source.visible(request, context)
                         break
                     except ViewPending as pending:
+                        learned = pending.learned
                         await pending.wait()
+        if learned is not None and not learned.done() and request.method in LISTS:
+            late.add(learned)
         return await next(request, context)
 
     return handle
