@@ -52,7 +52,7 @@ async def test_every_call_waits_for_a_view_that_is_not_known_with_progress(
         await clock.advance(1)
         assert not any(call.done() for call in calls)
         (told,) = client.heard
-        assert told["params"] == {"progressToken": 7, "progress": 1.0, "message": "starting slow"}
+        assert told["params"] == {"progressToken": 7, "progress": 1e-6, "message": "starting slow"}
         link.known.set_result(None)
         for result in await asyncio.gather(*calls):
             assert result["structuredContent"] == {"result": 5}

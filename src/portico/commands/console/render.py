@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
+from portico.core.model.context import is_waiting
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -150,7 +152,8 @@ class Ticker:
         count = f"{done:g}" if isinstance(done, int | float) else "?"
         if isinstance(total, int | float):
             count += f"/{total:g}"
-        text = f"progress {count} {message if isinstance(message, str) else ''}".rstrip()
+        words = message if isinstance(message, str) else ""
+        text = words if words and is_waiting(done) else f"progress {count} {words}".rstrip()
         if not self._screen.redraws:
             self._screen.print(text)
             return

@@ -20,8 +20,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 LOCAL = "local"
 """The only principal until clients have identities."""
+WAITED = 1e-6
+"""A second of waiting, as progress: it must not pass that of the tool, which comes later."""
+_MAX_WAITED = 1000 * WAITED
 ANYONE = "anyone"
 """The principal of clients over HTTP without a token: they cannot list tasks."""
+
+
+def is_waiting(progress: Any) -> bool:
+    """True if the progress is that of waiting, which says nothing as a number."""
+    return isinstance(progress, float) and 0 < progress < _MAX_WAITED
 
 
 class Ask(Struct, frozen=True):
@@ -341,7 +349,8 @@ class Context:
     ) -> None:
         """Report the progress of this call, if the client requested that; in a task, always."""
         if (task := self.task) is not None:
-            parts = [f"{progress:g}" if total is None else f"{progress:g}/{total:g}", message]
+            step = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            parts = [message] if message and is_waiting(progress) else [step, message]
             await task.message(": ".join(part for part in parts if part))
         token = self._meta.progress_token
         if not token or self.peer is None:

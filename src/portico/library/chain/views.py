@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from msgspec import DecodeError, json
 
-from portico.core.model.context import Context
+from portico.core.model.context import WAITED, Context
 from portico.core.model.errors import McpError, NameClash
 from portico.core.model.message import Request, Response
 from portico.core.model.methods import LISTS
@@ -70,7 +70,7 @@ class ViewPending(ViewFailed):
         bound, waited = context.bound(request, None, {}), 0.0
         while not await self.wait(_PROGRESS_S):
             waited += _PROGRESS_S
-            await bound.progress(waited, message=f"starting {self._name}")
+            await bound.progress(waited * WAITED, message=f"starting {self._name}")
 
 
 class Learner:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from portico.core.model.context import WAITED
 from portico.core.model.errors import PorticoError
 from portico.core.model.types import Answer, Handler
 from portico.core.state.client_sessions import SessionValues
@@ -161,7 +162,7 @@ class Worker:
                 async with asyncio.timeout(_PROGRESS_S):
                     await self._ready.wait()
             waited += _PROGRESS_S
-            await context.progress(waited, message=f"compiling {self._settings.name}")
+            await context.progress(waited * WAITED, message=f"compiling {self._settings.name}")
         return await self._tracked(request, following(request, context))
 
     async def _tracked(self, request: "Request", answer: Answer) -> "Response":
