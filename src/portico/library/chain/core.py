@@ -34,7 +34,7 @@ from portico.core.protocol.listen import (
 from portico.core.protocol.result_fields import EMPTY_RESULT
 from portico.core.protocol.tasks import without_task_list
 from portico.core.state.pending import Pending
-from portico.library.chain.endpoint_parts import CatalogSource, Hub, TaskLink
+from portico.library.chain.endpoint_parts import CatalogSource, Hub, TaskEntrance
 from portico.library.chain.fold import CATALOG_UNKNOWN, terminus
 from portico.library.functions.handler_exceptions import ends_call
 
@@ -109,7 +109,7 @@ class Core:
         self,
         source: CatalogSource,
         providers: Sequence[Provider],
-        tasks: TaskLink | None = None,
+        tasks: TaskEntrance | None = None,
     ) -> None:
         self._source = source
         self._tasks = tasks

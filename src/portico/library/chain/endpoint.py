@@ -11,7 +11,7 @@ from portico.core.model.types import Answer, Change, Handler, Link, LinkedEndpoi
 from portico.core.protocol.codec import encode
 from portico.core.protocol.exact import with_field
 from portico.library.chain.core import Core, responding
-from portico.library.chain.endpoint_parts import CatalogSource, TaskLink
+from portico.library.chain.endpoint_parts import CatalogSource, TaskEntrance
 from portico.library.chain.entrance import Hides, entrance
 from portico.library.chain.fold import CATALOG_UNKNOWN, Bind, fold, fold_links, terminus
 
@@ -42,7 +42,7 @@ class ChainEndpoint:
         *,
         before: Sequence[Link] = (),
         warn: Callable[[str], None] | None = None,
-        tasks: TaskLink | None = None,
+        tasks: TaskEntrance | None = None,
         state_key: bytes | None = None,
     ) -> None:
         """`observe` is a link outside all others, which sees failures as responses; `first` are
@@ -88,7 +88,7 @@ class ChainEndpoint:
         """True if calls can become tasks."""
         return self._tasks is not None
 
-    def use_tasks(self, tasks: TaskLink) -> None:
+    def use_tasks(self, tasks: TaskEntrance) -> None:
         """Let calls become tasks from now on."""
         self._tasks = tasks
         self.handle = self._fold(self._links, self._behind(self._links))

@@ -31,8 +31,8 @@ class Hub(Protocol):
         ...
 
 
-class TaskLink(Protocol):
-    """The link in front of the user's links that makes calls tasks, and follows them."""
+class TaskEntrance(Protocol):
+    """The link of tasks as the chain sees it: in front of the links of the user (`TaskLink`)."""
 
     sees_every_call: bool
     """True if it must see every call; else only those whose client mentions tasks."""

@@ -12,7 +12,7 @@ from portico.core.protocol.codec import error_response
 from portico.core.protocol.inbound import refuse
 from portico.core.protocol.ladder import check_header_params
 from portico.core.protocol.tasks import LIST_TASKS, TASK, TASKS, is_about_task
-from portico.library.chain.endpoint_parts import CatalogSource, TaskLink
+from portico.library.chain.endpoint_parts import CatalogSource, TaskEntrance
 from portico.library.chain.fold import CATALOG_UNKNOWN, terminus
 
 Hides = Callable[[Request, Context], bool]
@@ -20,7 +20,7 @@ Hides = Callable[[Request, Context], bool]
 
 
 def entrance(
-    source: CatalogSource, links: Handler, tasks: TaskLink | None, hides: Hides | None
+    source: CatalogSource, links: Handler, tasks: TaskEntrance | None, hides: Hides | None
 ) -> Handler:
     """Return the handler in front of the links. A call that is hidden, or whose headers do not
     match it, never becomes a task."""
