@@ -1,5 +1,6 @@
 """The head of the page: one table and one chart, drawn from the tables that the page keeps."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -73,14 +74,15 @@ class Measure:
         return Panel(self.what, self.unit, bars)
 
 
-def redraw(page: Path = report.PAGE, front: Path = report.FRONT) -> None:
+def redraw(
+    page: Path = report.PAGE, front: Path = report.FRONT, picture: Path = report.PICTURE
+) -> None:
     """Draw the head of the page, its chart and the front page's table again."""
     kept = Kept(page.read_text(encoding="utf-8"))
     measures = measured(kept)
-    picture = page.with_suffix(".svg")
     picture.write_text(chart.svg([measure.panel() for measure in measures]), encoding="utf-8")
     table = Table("", ("", *CONTENDERS), [measure.cells() for measure in measures])
-    drawn = f"![The same figures as bars]({picture.name})"
+    drawn = f"![The same figures as bars]({os.path.relpath(picture, page.parent)})"
     report.keep(PART, HEADING, f"{table.markdown()}\n{drawn}\n\n{_NOTES}\n{_verdict(kept)}", page)
     report.put(PART, benefits(kept, SEARCH.read_text(encoding="utf-8")).markdown(), front)
 

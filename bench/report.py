@@ -9,6 +9,7 @@ from bench.workload import ROOT
 
 PAGE = ROOT / "docs" / "use" / "performance.md"
 FRONT = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "pictures" / "performance.svg"
 
 
 @dataclass(frozen=True)

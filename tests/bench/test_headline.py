@@ -7,6 +7,7 @@ from bench import chart, headline, report
 from bench.chart import Panel
 from bench.kept import Kept
 from bench.report import Table, at_most
+from bench.workload import ROOT
 
 _NO_HEAD = """\
 # Performance
@@ -47,20 +48,20 @@ def test_a_figure_is_read_back_from_the_table_that_keeps_it(tmp_path: Path) -> N
 
 def test_the_head_has_only_what_was_measured_and_names_missed_budgets(tmp_path: Path) -> None:
     page = _page(tmp_path)
-    headline.redraw(page, _front(tmp_path))
+    headline.redraw(page, _front(tmp_path), tmp_path / "performance.svg")
     head, _, _ = page.read_text().partition("<!-- end bench headline -->")
     rows = [line for line in head.splitlines() if line.startswith("|")][2:]
     assert [row.split("|")[2].strip() for row in rows] == ["50", "45"]
     assert "1 of 2 [budgets](#how-it-is-measured) are met. Missed: x." in head
     once = page.read_text()
-    headline.redraw(page, _front(tmp_path))
+    headline.redraw(page, _front(tmp_path), tmp_path / "performance.svg")
     assert page.read_text() == once
 
 
 def test_a_bar_is_as_long_as_its_figure_says(tmp_path: Path) -> None:
     page = _page(tmp_path)
-    headline.redraw(page, _front(tmp_path))
-    drawn = ET.fromstring(page.with_suffix(".svg").read_text())
+    headline.redraw(page, _front(tmp_path), tmp_path / "performance.svg")
+    drawn = ET.fromstring((tmp_path / "performance.svg").read_text())
     bars = [bar for bar in drawn.iter() if bar.get("class", "").startswith("bar")]
     assert [bar.get("class") for bar in bars] == ["bar ours", "bar"] * 2
     ours, theirs = (float(bar.get("width", 0)) for bar in bars[2:])
@@ -87,7 +88,8 @@ def test_every_title_of_the_chart_fits_its_panel() -> None:
 
 
 def test_the_front_page_shows_what_each_figure_is_compared_with(tmp_path: Path) -> None:
-    headline.redraw(_page(tmp_path), front := _front(tmp_path))
+    front, picture = _front(tmp_path), tmp_path / "performance.svg"
+    headline.redraw(_page(tmp_path), front, picture)
     rows = [line for line in front.read_text().splitlines() if line.startswith("| CPU")]
     assert [[cell.strip() for cell in row.split("|")[2:5]] for row in rows] == [
         ["FastMCP", "3,278 µs", "50 µs"]
@@ -103,11 +105,13 @@ def test_the_front_page_has_the_recall_that_the_page_about_search_has() -> None:
 
 
 def test_the_pages_and_the_chart_are_those_of_the_kept_tables(tmp_path: Path) -> None:
-    kept = (report.PAGE, report.FRONT, report.PAGE.with_suffix(".svg"))
-    page, front, picture = (tmp_path / file.name for file in kept)
+    kept = (report.PAGE, report.FRONT, report.PICTURE)
+    page, front, picture = (tmp_path / file.relative_to(ROOT) for file in kept)
+    for copy in (page, picture):
+        copy.parent.mkdir(parents=True)
     page.write_text(report.PAGE.read_text())
     front.write_text(report.FRONT.read_text())
-    headline.redraw(page, front)
+    headline.redraw(page, front, picture)
     assert [file.read_text() for file in (page, front, picture)] == [
         file.read_text() for file in kept
     ]
