@@ -75,7 +75,7 @@ async def test_a_turn_with_everything_is_valid(tmp_path: Path) -> None:
         {"ask": "fs/read_text_file", "params": {"path": "/etc/passwd"}},
         {"terminal": "sh", "args": ["-c", "exit 3"]},
         {"ask": "elicitation/create", "params": FORM},
-        {"refund": "elicitation/create", "params": FORM},
+        {"take_back": "elicitation/create", "params": FORM},
         {"stop": "end_turn"},
     ]
     agent = launch(

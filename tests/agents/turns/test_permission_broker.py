@@ -357,7 +357,7 @@ async def test_a_request_without_a_reject_is_cancelled(tmp_path: Path, options: 
 async def test_a_request_that_is_taken_back_is_answered_with_its_error(tmp_path: Path) -> None:
     port = FakePort(hangs=True)
     step = permission()
-    taken_back = {"refund": step["ask"], "params": step["params"]}
+    taken_back = {"take_back": step["ask"], "params": step["params"]}
     outcome = await run_turn(launch(taken_back), prompt(tmp_path), port)
     assert json.loads(outcome.text)["code"] == -32800
 

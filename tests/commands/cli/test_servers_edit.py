@@ -182,7 +182,7 @@ def test_a_clients_file_is_edited_in_place(tmp_path: Path) -> None:
         (["add"], "add needs a NAME"),
         (["add", "a"], "add needs a NAME"),
         (["add", "a", "--"], "add needs a NAME"),
-        (["add", "npx", "-y", "x"], "unrecognized arguments: -y"),
+        (["add", "npx", "-y", "x"], "there is no option -y"),
         (["add", "--tagg", "b", "a", "npx"], "there is no option --tagg; did you mean --tag?"),
         (["add", "a", "npx -y x"], "remove the quotes: COMMAND ARGS..."),
         (["list", "a", "b"], "at most one NAME"),

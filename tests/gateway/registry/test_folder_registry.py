@@ -70,7 +70,7 @@ def world() -> Places:
         return "held"
 
     @server.tool
-    async def release_hold() -> str:
+    async def let_go() -> str:
         """End the waiting."""
         held.set()
         return "let go"

@@ -98,24 +98,24 @@ async def test_cancelled_senders_leave_no_half_line_behind(gate: str) -> None:
         task.cancel()
     await asyncio.wait(sending.values())
     last = asyncio.create_task(wire.send(Outgoing(b"z" * MB)))
-    release_hold = await asyncio.to_thread(opens(gate))
+    let_go = await asyncio.to_thread(opens(gate))
     for letter in [*taken, "z"]:
         assert await next_of(inbox) == f"{MB + 1} {letter} 1".encode()
     await last
     await wire.close()
-    os.close(release_hold)
+    os.close(let_go)
 
 
 async def test_waiting_senders_go_on_when_the_child_reads(gate: str) -> None:
     wire, inbox = await opened(python(PATIENT, gate))
     sending = [asyncio.create_task(wire.send(Outgoing(b"%d" % n * MB))) for n in range(10)]
     await turns()
-    release_hold = await asyncio.to_thread(opens(gate))
+    let_go = await asyncio.to_thread(opens(gate))
     lines = [await next_of(inbox) for _ in range(10)]
     assert sorted(lines) == [f"{MB + 1} {n} 1".encode() for n in range(10)]
     await asyncio.gather(*sending)
     await wire.close()
-    os.close(release_hold)
+    os.close(let_go)
 
 
 class Workshop:
@@ -143,13 +143,13 @@ async def test_what_waits_for_a_child_is_made_when_its_turn_comes(gate: str) -> 
     assert not wire.send_now(Outgoing(b"y")), "it would overtake them"
     sending[50].cancel()
     last = asyncio.create_task(wire.send(Outgoing(b"z")))
-    release_hold = await asyncio.to_thread(opens(gate))
+    let_go = await asyncio.to_thread(opens(gate))
     lines = [await next_of(inbox) for _ in range(100)]
     assert lines == [f"{MB + 1} x 1".encode()] * 99 + [b"2 z 1"]
     assert workshop.made == [number for number in range(100) if number != 50]
     await last
     await wire.close()
-    os.close(release_hold)
+    os.close(let_go)
 
 
 async def no_answer(method: str, params: bytes, about: bytes) -> bytes:

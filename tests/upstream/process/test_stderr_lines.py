@@ -7,9 +7,9 @@ from portico.upstream.process.stderr_tail import StderrTail
 def test_lines_pass_on_whole_and_without_secrets() -> None:
     heard: list[str] = []
     ring = StderrTail(secrets=["hunter2000"])
-    on_stderr = StderrLines(ring, heard.append)
-    on_stderr.add(b"starting\nwith hunter")
-    on_stderr.add(b"2000 in hand\nand \xff bytes\nhalf a")
+    lines = StderrLines(ring, heard.append)
+    lines.add(b"starting\nwith hunter")
+    lines.add(b"2000 in hand\nand \xff bytes\nhalf a")
     assert heard == ["starting", "with *** in hand", "and \ufffd bytes"]
     assert ring.tail().endswith("half a")
 
@@ -17,12 +17,12 @@ def test_lines_pass_on_whole_and_without_secrets() -> None:
 def test_a_flood_is_cut_short_and_said_to_be() -> None:
     heard: list[str] = []
     now = 7.5
-    on_stderr = StderrLines(StderrTail(), heard.append, lambda: now)
+    lines = StderrLines(StderrTail(), heard.append, lambda: now)
     line = b"x" * 99 + b"\n"
     for _ in range(200):
-        on_stderr.add(line * 100)
+        lines.add(line * 100)
     now += 1
-    on_stderr.add(b"calm again\n")
+    lines.add(b"calm again\n")
     assert heard[-1] == "calm again"
     assert heard[-2].startswith("... ")
     assert sum(map(len, heard)) <= MAX_BYTES_PER_SECOND + len("... 99999 more lines" + "calm again")
@@ -30,9 +30,9 @@ def test_a_flood_is_cut_short_and_said_to_be() -> None:
 
 def test_a_line_without_an_end_is_not_kept() -> None:
     heard: list[str] = []
-    on_stderr = StderrLines(StderrTail(), heard.append)
+    lines = StderrLines(StderrTail(), heard.append)
     for _ in range(100):
-        on_stderr.add(b"y" * 10_000)
-    on_stderr.add(b"\nnext\n")
+        lines.add(b"y" * 10_000)
+    lines.add(b"\nnext\n")
     assert heard[-1] == "next"
     assert len(heard[0]) <= 1024

@@ -45,7 +45,7 @@ class _AttachReply(Struct):
     error: str = ""
     version: str = ""
     final: bool = False
-    other: bool = False
+    other_account: bool = False
     resolved: dict[str, Any] = {}
 
 
@@ -120,7 +120,7 @@ async def _negotiate(
         return Incompatible("invalid reply")
     if not reply.ok:
         return Incompatible(reply.error, error=reply.error, is_final=reply.final)
-    if reply.other:
+    if reply.other_account:
         return Incompatible("it uses another account", is_other_account=True)
     if reply.version != version:
         return Incompatible(f"it runs Portico {reply.version}, this is {version}")
