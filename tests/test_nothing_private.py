@@ -69,9 +69,9 @@ PRIVATE = {
     ("library/wit/raw_values.py", "wasmtime._ffi"): _FFI,
     ("edge/transport/eager_start.py", "asyncio.tasks._enter_task"): _EAGER,
     ("edge/transport/eager_start.py", "asyncio.tasks._leave_task"): _EAGER,
-    ("commands/console/usage.py", "ArgumentParser._get_positional_actions"): _LISTS,
-    ("commands/console/usage.py", "ArgumentParser._option_string_actions"): _LISTS,
-    ("commands/console/usage.py", "_ActionsContainer._option_string_actions"): _LISTS,
+    ("commands/console/parser.py", "ArgumentParser._get_positional_actions"): _LISTS,
+    ("commands/console/parser.py", "ArgumentParser._option_string_actions"): _LISTS,
+    ("commands/console/parser.py", "_ActionsContainer._option_string_actions"): _LISTS,
 }
 """By file, the other names with an underscore of other packages, each with its reason."""
 

@@ -6,8 +6,8 @@ import sys
 
 from portico.commands.console.bundle_approval import accept_bundle, show_wishes
 from portico.commands.console.dialog import Declined, Dialog
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.core.config.paths import config_file, state_folder
 from portico.library.bundles.approvals import Approvals, wish_lines
 from portico.library.bundles.bundle_reader import open_bundle_file

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from portico.commands.authoring.names_file import NamesFile
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.core.config.schema import ComponentEntry
 from portico.library.components.resolver import is_registry_reference
 from portico.upstream.process.family import refuse_below_agent

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from portico.commands.authoring.collected import CollectedBundle
 from portico.commands.console.argument_types import repeatable
 from portico.commands.console.bundle_approval import accept_bundle
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, size
-from portico.commands.console.usage import Parser
 from portico.core.config.component_grants import InvalidGrant
 from portico.core.config.expand import is_elsewhere
 from portico.core.config.paths import state_folder

@@ -6,9 +6,9 @@ from typing import Any
 
 from portico.commands.authoring.published_config import PublishedConfig
 from portico.commands.authoring.push_command import DEFAULT_KEY, default_key
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
 from portico.commands.console.tables import aligned
-from portico.commands.console.usage import Parser
 from portico.core.config.publishing import TrustedKey
 from portico.library.distribution.distribution_error import DistributionError
 from portico.library.distribution.keys import fingerprint, new_key, public_key_file

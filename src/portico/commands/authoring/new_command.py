@@ -18,8 +18,8 @@ from portico.commands.authoring.wasm_templates import (
     python_wasm_files,
     python_wasm_needs,
 )
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.library.bundles.interfaces import INTERFACES
 
 LANGUAGES = {

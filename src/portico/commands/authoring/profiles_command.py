@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import msgspec
 
 from portico.commands.authoring.names_file import NamesFile
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.upstream.process.family import refuse_below_agent
 
 _ACTIONS = ("add", "remove", "list")

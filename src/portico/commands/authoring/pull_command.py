@@ -6,8 +6,8 @@ from typing import Any
 
 from portico.commands.authoring.published_config import PublishedConfig
 from portico.commands.authoring.transfer_bar import transfer_bar
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, size
-from portico.commands.console.usage import Parser
 from portico.library.distribution.distribution_error import DistributionError
 from portico.library.distribution.manifest import DESCRIPTION
 from portico.library.distribution.pull import Pulled, Puller

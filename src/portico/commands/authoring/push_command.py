@@ -6,8 +6,8 @@ import os
 import sys
 
 from portico.commands.authoring.published_config import PublishedConfig
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, size
-from portico.commands.console.usage import Parser
 from portico.library.distribution.manifest import DESCRIPTION, FUNCTIONS
 from portico.library.wasm.sidecar import ENDING, parse_sidecar, sidecar_text
 from portico.upstream.process.family import refuse_below_agent

@@ -7,9 +7,9 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, first_line
 from portico.commands.console.tables import aligned
-from portico.commands.console.usage import Parser
 from portico.core.config.paths import config_file, state_folder
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import plain

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from portico.commands.cli import gateway
 from portico.commands.console.argument_types import pair, repeatable
 from portico.commands.console.form import Form
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, Ticker
 from portico.commands.console.result import show_result
 from portico.commands.console.target import add_options, address_of, component_of, open_client, run
-from portico.commands.console.usage import Parser
 from portico.core.definitions.wording import type_name
 from portico.core.documents.names import is_valid_name
 from portico.core.model.errors import McpError, PorticoError, TargetError

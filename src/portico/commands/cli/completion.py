@@ -7,7 +7,7 @@ suggest` and show its output, so they stay correct when commands change.
 import argparse
 import sys
 
-from portico.commands.console.usage import Parser
+from portico.commands.console.parser import Parser
 
 SUGGEST = "suggest"
 """The argument with which a script requests suggestions; the words typed so far follow."""

@@ -22,8 +22,8 @@ from portico.agents.delegation.stored_delegation import (
 from portico.commands.cli.agents import configured_agents, explain_prompt, is_delegated
 from portico.commands.console.argument_types import seconds, valued
 from portico.commands.console.form import InputClosed, can_ask, read_line
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, Ticker
-from portico.commands.console.usage import Parser
 from portico.core.config.paths import config_file, state_folder
 from portico.core.model.context import LOCAL
 from portico.core.model.errors import PorticoError

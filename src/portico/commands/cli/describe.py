@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from portico.commands.cli.gateway import add_options, address_of, definition, query, refresh_unknown
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
 from portico.commands.console.target import open_client, run
-from portico.commands.console.usage import Parser
 from portico.core.catalog.parameter_summary import parameters
 from portico.core.model.errors import PorticoError
 

@@ -5,9 +5,9 @@ import sys
 
 from portico import __version__
 from portico.commands.console.argument_types import integer, seconds, valued
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
 from portico.commands.console.target import run
-from portico.commands.console.usage import Parser
 from portico.core.config.paths import config_file
 from portico.upstream.process.family import refuse_below_agent
 

@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from portico.commands.console.argument_types import seconds, valued
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.core.catalog.exposed_names import SEPARATOR
 from portico.core.config.paths import config_file
 from portico.core.documents.problems import ConfigError

@@ -12,9 +12,9 @@ from portico import __version__
 from portico.commands.console.client_view import show_as
 from portico.commands.console.inspect_page import chain_rows, show_chain, show_clashes, show_one
 from portico.commands.console.inspected import Inspected, clashes, described, inspect, to_json
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
 from portico.commands.console.target import add_options, check_options, run
-from portico.commands.console.usage import Parser
 from portico.core.model.errors import PorticoError
 from portico.library.components.aliases import ConfigAliases
 from portico.library.components.granted import granted

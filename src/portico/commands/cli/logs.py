@@ -9,9 +9,9 @@ from typing import Any
 
 from portico.commands.cli.gateway import warn_broken
 from portico.commands.console.argument_types import integer
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
 from portico.commands.console.running import running_statuses, serves
-from portico.commands.console.usage import Parser
 from portico.core.config.paths import config_file, log_file
 from portico.core.documents.problems import ConfigError
 from portico.core.model.errors import PorticoError

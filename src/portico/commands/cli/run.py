@@ -14,7 +14,7 @@ from portico.library.components.load import LoadError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from portico.commands.console.usage import Parser
+    from portico.commands.console.parser import Parser
     from portico.core.model.types import Link
     from portico.edge.transport.custom_transport import Transport
     from portico.gateway.app import AppFactory, EndpointApp, TransportOptions
@@ -190,8 +190,8 @@ def _options(argv: list[str]) -> _Options:
 
 def _parser() -> "Parser":
     from portico.commands.console.argument_types import add_grant, repeatable
+    from portico.commands.console.parser import Parser
     from portico.commands.console.transport_option import add_transport
-    from portico.commands.console.usage import Parser
 
     parser = Parser(
         prog="portico run",

@@ -16,9 +16,9 @@ from portico.commands.cli.gateway import (
     query,
 )
 from portico.commands.console.argument_types import integer
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
 from portico.commands.console.target import open_client, run
-from portico.commands.console.usage import Parser
 
 if TYPE_CHECKING:
     from portico.edge.client.client import Client

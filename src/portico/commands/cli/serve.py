@@ -4,13 +4,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from portico.commands.cli.listen_arguments import add_listen_arguments
+from portico.commands.console.parser import Parser
 from portico.commands.console.stderr import (
     keep_stdout,
     log_to_stderr,
     report_no_servers,
     report_waiting,
 )
-from portico.commands.console.usage import Parser
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
 

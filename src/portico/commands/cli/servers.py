@@ -2,7 +2,7 @@
 
 import argparse
 
-from portico.commands.console.usage import Parser
+from portico.commands.console.parser import Parser
 from portico.upstream.process.family import refuse_below_agent
 
 _USAGE = """\

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from portico.commands.console.given_secrets import GivenSecrets, secret_files
+from portico.commands.console.parser import URLS
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import URLS
 from portico.core.config.entry import read_server
 from portico.core.config.expand import Sources, is_reference
 from portico.core.config.paths import BUNDLES, config_file, state_folder

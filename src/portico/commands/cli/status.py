@@ -10,10 +10,10 @@ import msgspec
 from portico import __version__
 from portico.commands.console.exposure_views import exposure_lines
 from portico.commands.console.login_views import login_line, login_warning
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, clean
 from portico.commands.console.running import RunningPortico, in_folders, list_porticos
 from portico.commands.console.tables import aligned, duration, on_one_line, shortened
-from portico.commands.console.usage import Parser
 from portico.upstream.wires.wire import in_one_line
 
 _POLL_S = 1.0

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from portico.commands.console.parser import Parser
 from portico.commands.console.running import owners
-from portico.commands.console.usage import Parser
 from portico.core.config.paths import config_file
 from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 
 from portico.commands.cli.main import COMMANDS
-from portico.commands.console.usage import URLS, Parser
+from portico.commands.console.parser import URLS, Parser
 from portico.core.model.errors import PorticoError
 
 FILES, FOLDERS, PROGRAMS = ":files", ":folders", ":commands"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from portico.commands.console.argument_types import integer, seconds, valued
-from portico.commands.console.usage import Parser
+from portico.commands.console.parser import Parser
 from portico.library.tasks.store.record import COMPLETED, TaskRecord, TaskState
 from portico.upstream.process.family import refuse_below_agent
 

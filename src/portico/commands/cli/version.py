@@ -1,7 +1,7 @@
 """`portico version`: print the version."""
 
 from portico import __version__
-from portico.commands.console.usage import Parser
+from portico.commands.console.parser import Parser
 
 
 def main(argv: list[str]) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from portico.commands.console.argument_types import Add
-    from portico.commands.console.usage import Parser
+    from portico.commands.console.parser import Parser
     from portico.core.config.schema import ServerEntry
     from portico.core.model.types import Link
     from portico.gateway.wrap_app import WrapOptions
@@ -262,7 +262,7 @@ def _parsed(argv: list[str]) -> _Options:
 
 
 def _parser() -> "Parser":
-    from portico.commands.console.usage import Parser
+    from portico.commands.console.parser import Parser
 
     parser = Parser(
         prog="portico wrap",

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from portico.commands.console.usage import URLS
+from portico.commands.console.parser import URLS
 from portico.core.config.auth_settings import AuthSettings
 from portico.core.config.paths import config_file
 from portico.core.config.schema import ServerEntry

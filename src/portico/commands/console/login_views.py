@@ -4,8 +4,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from portico.commands.console.parser import URLS
 from portico.commands.console.tables import duration
-from portico.commands.console.usage import URLS
 from portico.core.config.schema import ComponentEntry, ServerEntry
 from portico.upstream.auth.login import WARN_S, LoginPlace
 

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from portico.commands.console.dialog import Dialog
+from portico.commands.console.parser import URLS
 from portico.commands.console.published_form import given_values, is_agreed, show_planned
 from portico.commands.console.published_secrets import keyring_secrets
 from portico.commands.console.render import Screen
 from portico.commands.console.secret_values import keyring_store
-from portico.commands.console.usage import URLS
 from portico.commands.published.settings import PublishedError
 from portico.commands.published.source import planned_server
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from portico.commands.console.argument_types import Add
-    from portico.commands.console.usage import Parser
+    from portico.commands.console.parser import Parser
     from portico.core.model.types import Endpoint
     from portico.edge.transport.custom_transport import Transport
 

@@ -3,8 +3,8 @@
 import sys
 
 from portico.commands.console.dialog import Dialog
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.importer import (
     Importer,

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from portico.commands.console.parser import Parser
 from portico.commands.console.secret_values import (
     KEEP,
     KEYRING,
@@ -20,7 +21,6 @@ from portico.commands.console.secret_values import (
     with_references,
     with_variables,
 )
-from portico.commands.console.usage import Parser
 from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.import_plan import (
     CHANGED,

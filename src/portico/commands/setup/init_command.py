@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from portico.commands.console.argument_types import repeatable
 from portico.commands.console.dialog import Dialog
-from portico.commands.console.usage import Parser
+from portico.commands.console.parser import Parser
 from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.import_plan import PlannedServer
 from portico.commands.setup.importer import (

@@ -4,8 +4,8 @@ import argparse
 import sys
 
 from portico.commands.console.dialog import Dialog
+from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.console.usage import Parser
 from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.installer import add_install_options, client, install
 from portico.commands.setup.moves import Mover, undo

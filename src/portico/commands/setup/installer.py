@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from portico.commands.console.usage import Parser
+from portico.commands.console.parser import Parser
 from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.import_plan import PlannedServer
 from portico.commands.setup.importer import Imported, add_move_options, config_of
