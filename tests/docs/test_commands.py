@@ -12,13 +12,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from functools import cache
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from portico.commands.cli.main import COMMANDS, main
+from portico.commands.cli.main import COMMANDS, main, module_of
 from tests.docs.pages import ROOT, Block, blocks, headings, pages, prose, section
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -69,7 +68,7 @@ def _shown() -> Iterator[tuple[str, str]]:
 def _ours(command: str, arguments: list[str]) -> Sequence[str]:
     """The words that are not those of another program."""
     if command in _BEFORE:
-        parser = import_module(COMMANDS[command][0])._parser()
+        parser = module_of(command)._parser()
         ours: Sequence[str] = parser.split_command(arguments, _BEFORE[command])[0]
         return ours
     return arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -90,7 +89,7 @@ def test_a_command_that_is_shown_exists_with_its_options(place: str, line: str) 
 )
 def test_a_command_that_is_shown_is_no_wrong_usage(place: str, line: str) -> None:
     _, command, *arguments = shlex.split(line, comments=True)
-    module = import_module(COMMANDS[command][0])
+    module = module_of(command)
     try:
         if hasattr(module, "_options"):
             module._options(arguments)

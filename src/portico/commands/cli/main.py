@@ -8,86 +8,44 @@ from typing import Any
 
 from portico.core.model.errors import PorticoError, StartError
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "wrap": (
-        "portico.commands.cli.wrap",
-        "serve one server, with its lists cached and failures restarted",
-    ),
-    "serve": (
-        "portico.commands.cli.serve",
-        "serve all configured servers as one, with search tools",
-    ),
-    "run": (
-        "portico.commands.cli.run",
-        "serve a Python file or a definitions file, over stdio or HTTP",
-    ),
-    "call": ("portico.commands.cli.call", "call a tool of any MCP server and show its result"),
-    "search": ("portico.commands.cli.search", "find tools of all configured servers"),
-    "describe": (
-        "portico.commands.cli.describe",
-        "show the full definitions of configured servers' tools",
-    ),
-    "inspect": ("portico.commands.cli.inspect", "show components: their tools, imports and rights"),
-    "servers": (
-        "portico.commands.cli.servers",
-        "list, add, remove, test or refresh servers, or log in at them",
-    ),
-    "new": ("portico.commands.authoring.new_command", "make a project for a component of your own"),
-    "compose": (
-        "portico.commands.authoring.compose_command",
-        "write components to one file, a bundle",
-    ),
-    "approve": (
-        "portico.commands.authoring.approve_command",
-        "allow the rights that a bundle needs",
-    ),
-    "components": ("portico.commands.authoring.components_command", "give components short names"),
-    "profiles": ("portico.commands.authoring.profiles_command", "give several components one name"),
-    "init": (
-        "portico.commands.setup.init_command",
-        "start here: import servers, and add Portico to clients",
-    ),
-    "import": ("portico.commands.setup.import_command", "import the servers of another client"),
-    "install": (
-        "portico.commands.setup.install_command",
-        "write Portico's entry into a client's file",
-    ),
+COMMANDS = {
+    "wrap": ("cli.wrap", "serve one server, with its lists cached and failures restarted"),
+    "serve": ("cli.serve", "serve all configured servers as one, with search tools"),
+    "run": ("cli.run", "serve a Python file or a definitions file, over stdio or HTTP"),
+    "call": ("cli.call", "call a tool of any MCP server and show its result"),
+    "search": ("cli.search", "find tools of all configured servers"),
+    "describe": ("cli.describe", "show the full definitions of configured servers' tools"),
+    "inspect": ("cli.inspect", "show components: their tools, imports and rights"),
+    "servers": ("cli.servers", "list, add, remove, test or refresh servers, or log in at them"),
+    "new": ("authoring.new_command", "make a project for a component of your own"),
+    "compose": ("authoring.compose_command", "write components to one file, a bundle"),
+    "approve": ("authoring.approve_command", "allow the rights that a bundle needs"),
+    "components": ("authoring.components_command", "give components short names"),
+    "profiles": ("authoring.profiles_command", "give several components one name"),
+    "init": ("setup.init_command", "start here: import servers, and add Portico to clients"),
+    "import": ("setup.import_command", "import the servers of another client"),
+    "install": ("setup.install_command", "write Portico's entry into a client's file"),
     "migrate": (
-        "portico.commands.setup.migrate_command",
+        "setup.migrate_command",
         "import a client's servers, and replace them there by Portico",
     ),
-    "push": (
-        "portico.commands.authoring.push_command",
-        "push a component or a bundle to a registry",
-    ),
-    "pull": ("portico.commands.authoring.pull_command", "pull components from registries, checked"),
-    "key": (
-        "portico.commands.authoring.key_command",
-        "make a key to sign with, or list the trusted ones",
-    ),
+    "push": ("authoring.push_command", "push a component or a bundle to a registry"),
+    "pull": ("authoring.pull_command", "pull components from registries, checked"),
+    "key": ("authoring.key_command", "make a key to sign with, or list the trusted ones"),
     "agents": (
-        "portico.commands.cli.agents",
+        "cli.agents",
         "show the configured agents and their quotas; explain which one a prompt would get",
     ),
-    "delegate": ("portico.commands.cli.delegate", "hand a task to another agent, and follow it"),
-    "tasks": (
-        "portico.commands.cli.tasks",
-        "list, follow, answer, cancel or resume long-running calls",
-    ),
-    "status": (
-        "portico.commands.cli.status",
-        "show the state of gateways and of each server behind them",
-    ),
-    "stop": ("portico.commands.cli.stop", "stop the gateway of a config, once its calls are done"),
-    "doctor": (
-        "portico.commands.cli.doctor",
-        "check the whole setup, and show a remedy for each problem",
-    ),
-    "logs": ("portico.commands.cli.logs", "show the gateway's log: calls, stderr, events"),
-    "completion": ("portico.commands.cli.completion", "print a completion script for your shell"),
-    "version": ("portico.commands.cli.version", "show the version of Portico"),
+    "delegate": ("cli.delegate", "hand a task to another agent, and follow it"),
+    "tasks": ("cli.tasks", "list, follow, answer, cancel or resume long-running calls"),
+    "status": ("cli.status", "show the state of gateways and of each server behind them"),
+    "stop": ("cli.stop", "stop the gateway of a config, once its calls are done"),
+    "doctor": ("cli.doctor", "check the whole setup, and show a remedy for each problem"),
+    "logs": ("cli.logs", "show the gateway's log: calls, stderr, events"),
+    "completion": ("cli.completion", "print a completion script for your shell"),
+    "version": ("cli.version", "show the version of Portico"),
 }
-"""Each command's module, which has a `main(argv) -> int`, and its purpose."""
+"""Each command's module in `portico.commands`, which has a `main(argv) -> int`, and its purpose."""
 
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
@@ -108,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def command(name: str, argv: Sequence[str], **more: Any) -> int:
     """Run one command from a user's program, with arguments that a command line cannot carry."""
-    return embedded(lambda: _main_of(COMMANDS[name][0])(list(argv), **more))
+    return embedded(lambda: module_of(name).main(list(argv), **more))
 
 
 def embedded(run: Callable[[], int]) -> int:
@@ -148,14 +106,14 @@ def _run(arguments: list[str]) -> int:
     if name not in COMMANDS:
         print(f"portico: {_unknown(name)}", file=sys.stderr)
         return USAGE
-    return _explained(lambda: _main_of(COMMANDS[name][0])(rest))
+    return _explained(lambda: module_of(name).main(rest))
 
 
-def _main_of(module: str) -> Callable[..., int]:
+def module_of(name: str) -> Any:
+    """Import the module of a command."""
     from importlib import import_module
 
-    main: Callable[..., int] = import_module(module).main
-    return main
+    return import_module(f"portico.commands.{COMMANDS[name][0]}")
 
 
 def _explained(run: Callable[[], int]) -> int:

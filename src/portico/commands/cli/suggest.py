@@ -7,9 +7,8 @@ A line is a word, followed by a tab and its description if it has one. `:files`,
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 
-from portico.commands.cli.main import COMMANDS
+from portico.commands.cli.main import COMMANDS, module_of
 from portico.commands.console.parser import URLS, Parser
 from portico.core.model.errors import PorticoError
 
@@ -58,7 +57,7 @@ def _candidates(before: Sequence[str], current: str) -> Iterator[str]:
     command, *typed = before
     if command not in COMMANDS:
         return
-    parser: Parser = import_module(COMMANDS[command][0])._parser()
+    parser: Parser = module_of(command)._parser()
     plain, waiting = _walk(parser, typed)
     config = _config(typed)
     if _is_in_command(command, plain, typed):
