@@ -169,7 +169,7 @@ def test_more_tasks_than_the_limit_are_refused_until_one_ends(tmp_path: Path) ->
         ids = [client.begin("slow_compute", seconds=600) for _ in range(3)]
         for _ in range(20):
             error = client.called("slow_compute", seconds=600)["error"]
-            assert "3 tasks of rig are in progress, which is the limit" in error["message"]
+            assert "task limit reached (3 for rig); wait for one" in error["message"]
         assert client.called("greet", name="Ada")["result"]["content"]
         client.fetch("tasks/cancel", {"taskId": ids[0]})
         client.reached(ids[0], "cancelled")

@@ -143,7 +143,7 @@ async def test_one_principal_may_have_only_so_many_tasks_in_progress(version: st
         more: dict[str, Any] = {} if version == MODERN else {"task": {}}
         for _ in range(1000):
             refused = await ada.ask("tools/call", name="supplied", arguments={}, **more)
-            assert "5 tasks are in progress, which is the limit" in refused["error"]["message"]
+            assert "task limit reached (5); wait for one" in refused["error"]["message"]
         await eve.begin("quick")
         assert server.supply_result(ids[0], "done")
         await ada.ended(ids[0])

@@ -57,7 +57,7 @@ def test_a_call_of_a_client_with_too_many_tasks_does_not_reach_its_server(
         id = client.begin("work", gate=str(gated.gate))
         for _ in range(3):
             error = client.called("work", gate=str(gated.gate))["error"]
-            assert error["message"].startswith("1 task of rig is in progress, which is the limit")
+            assert error["message"].startswith("task limit reached (1 for rig); wait for one")
             assert error["data"] == {"kind": "limit"}
         assert len(gated.received("tools/call", "work")) == 1
         gated.gate.touch()

@@ -57,7 +57,7 @@ async def test_a_failure_keeps_the_output_and_shows_stderr(tmp_path: Path) -> No
     code = "import sys; print('half'); print('Error: no key', file=sys.stderr); sys.exit(2)"
     outcome = await run_turn(cli(code), prompt(tmp_path), FakePort())
     assert outcome.text == "half\n"
-    assert outcome.error == "tool exited with code 2; its stderr ends with:\n  Error: no key"
+    assert outcome.error == "tool exited with code 2; last output:\n  Error: no key"
     assert outcome.stop_reason == "failed"
 
 

@@ -500,7 +500,7 @@ async def test_an_agent_that_hangs_at_the_start_is_ended(tmp_path: Path) -> None
     )
     with pytest.raises(AgentFailed) as raised:
         await run_turn(agent, prompt(tmp_path), FakePort())
-    shown = "fake did not start within 0.5 s; its stderr ends with:\n  Error: no network"
+    shown = "fake did not start within 0.5 s; last output:\n  Error: no network"
     assert str(raised.value) == shown
 
 

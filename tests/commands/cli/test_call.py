@@ -246,7 +246,7 @@ def test_a_server_that_dies_is_quoted(call: Any) -> None:
     said = call(quoted("dies"), "act")
     assert said.code == 1
     assert said.err.startswith("portico: python")
-    assert "exited with code 3; its stderr ends with:\n  loading the model\n" in said.err
+    assert "exited with code 3; last output:\n  loading the model\n" in said.err
 
 
 def test_a_server_that_does_not_answer_runs_out(call: Any) -> None:

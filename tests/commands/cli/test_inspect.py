@@ -86,7 +86,7 @@ def test_a_server_that_does_not_start_is_quoted(capfd: pytest.CaptureFixture[str
     assert main(["inspect", shlex.join(bad_server("exits-at-once").argv)]) == 1
     said = capfd.readouterr()
     assert said.out == ""
-    assert "exited with code 2; its stderr ends with:\n  no API key\n" in said.err
+    assert "exited with code 2; last output:\n  no API key\n" in said.err
 
 
 def test_a_broken_component_is_quoted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -214,7 +214,7 @@ def test_one_failing_component_does_not_hide_the_others(
     assert main(["inspect", "broken.py", f"bad={bad} --token hunter2", "tools.json"]) == 1
     out = capfd.readouterr().out
     assert "  failed    broken.py:1: SyntaxError: " in out
-    assert "its stderr ends with:\n  no API key\n" in out
+    assert "last output:\n  no API key\n" in out
     assert "  forecast  Of a file.\n" in out
     assert "hunter2" not in out
 

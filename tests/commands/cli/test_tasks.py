@@ -178,7 +178,7 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_unique(
     other = stored(home, finished)
     assert main(["tasks", "show", "ptk_"]) == 1
     err = capsys.readouterr().err
-    assert f"'ptk_' is the beginning of several ids: {other.id}, {one.id}; give more" in err
+    assert f"'ptk_' matches several tasks; give more characters: {other.id}, {one.id}" in err
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_server_that_does_not_start_is_reported_once_and_the_others_are_served
         assert listed(client) == ["add"]
         assert client.call("add", a=1, b=2) == "3"
     stderr = client.child.stderr()
-    assert stderr.count("portico: fails exited with code 1; its stderr ends with:") == 1
+    assert stderr.count("portico: fails exited with code 1; last output:") == 1
     assert "fails.py:1: ZeroDivisionError: division by zero" in stderr
 
 

@@ -54,5 +54,5 @@ def test_a_server_that_prints_its_usage_after_the_reason_is_explained(tmp_path: 
         check=False,
     )
     error = json.loads(done.stdout)["error"]
-    assert "its stderr ends with:\n  Error: no context is set\n  ...\n" in error["message"]
+    assert "last output:\n  Error: no context is set\n  ...\n" in error["message"]
     assert done.returncode == 1

@@ -34,7 +34,7 @@ def main() -> int:
     with asyncio.Runner(loop_factory=PipeLoop) as runner:
         has_access = runner.run(serve_task(path, token, __version__, out=out))
     if not has_access:
-        report("the access to Portico's tools has ended, with its task or its gateway")
+        report("access ended: the task or the gateway has stopped")
     STDERR.flush()
     return 0 if has_access else 1
 

@@ -83,7 +83,7 @@ async def find_task(store: "TaskStore", given: str) -> TaskRecord:
         raise PorticoError(f"there is no task {given[:40]!r}; {how}")
     named = ", ".join(task.id for task in found[:_MAX_AMBIGUOUS])
     more = "" if len(found) <= _MAX_AMBIGUOUS else " and more"
-    raise PorticoError(f"{given!r} is the beginning of several ids: {named}{more}; give more of it")
+    raise PorticoError(f"{given!r} matches several tasks; give more characters: {named}{more}")
 
 
 async def tool_of(store: "TaskStore", task: TaskRecord) -> str:

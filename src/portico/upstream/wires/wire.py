@@ -21,7 +21,7 @@ MAX_MESSAGE = 16 * 1024 * 1024
 LOGIN = "login"
 """The kind of a failure that a person ends by logging in; the server itself is fine."""
 
-_QUOTE = "; its stderr ends with:\n"
+_QUOTE = "; last output:\n"
 
 NO_HEADERS: Mapping[str, str] = {}
 

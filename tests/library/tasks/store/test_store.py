@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -575,7 +576,7 @@ async def test_tasks_in_progress_are_limited_for_each_principal(opened: OpenStor
     async with opened(TaskLimits(in_progress=2)) as store:
         task = await store.submit(ME, "tool", b"")
         await store.submit(ME, "tool", b"")
-        with pytest.raises(TaskRefused, match="2 tasks are in progress, which is the limit"):
+        with pytest.raises(TaskRefused, match=re.escape("task limit reached (2); wait")):
             await store.submit(ME, "tool", b"")
         await store.submit(OTHER, "tool", b"")
         await store.cancel(ME, task.id)
@@ -586,7 +587,7 @@ async def test_tasks_in_progress_are_limited_at_each_place(opened: OpenStore) ->
     async with opened(TaskLimits(in_progress=2)) as store:
         first = await store.submit(ME, "tool", b"", place="rig@x")
         await store.adopt(ME, "remote", b"", "worker", place="rig@x")
-        words = "2 tasks of rig are in progress, which is the limit"
+        words = re.escape("task limit reached (2 for rig); wait")
         with pytest.raises(TaskRefused, match=words):
             await store.submit(ME, "tool", b"", place="rig@x")
         with pytest.raises(TaskRefused, match=words):
@@ -615,7 +616,7 @@ async def test_a_worker_gets_no_task_of_a_kind_at_a_full_place(opened: OpenStore
 async def test_a_limit_of_one_task_is_in_the_singular(opened: OpenStore) -> None:
     async with opened(TaskLimits(in_progress=1)) as store:
         await store.submit(ME, "tool", b"")
-        with pytest.raises(TaskRefused, match="1 task is in progress, which is the limit"):
+        with pytest.raises(TaskRefused, match=re.escape("task limit reached (1); wait")):
             await store.submit(ME, "tool", b"")
 
 

@@ -517,7 +517,8 @@ async def test_a_worker_does_not_interrupt_its_own_tasks_however_late_it_renews_
         worker.plain.end(b"one")
         await worker.wait_until_idle()
         assert await worker.state(task) == COMPLETED
-        assert worker.reports == ["tasks may wait: the disk is full; free some space and retry"]
+        why = "the disk is full; free some space and retry"
+        assert worker.reports == [f"the task store is not available: {why}; retrying"]
 
 
 # Work that began elsewhere.
@@ -569,7 +570,7 @@ async def test_a_client_with_too_many_tasks_is_refused_before_its_work_begins(
         for number in range(1, most):
             await worker.check_room(ME)
             await worker.submit(ME, PLAIN, b"%d" % number)
-        with pytest.raises(TaskRefused, match=f"{most} tasks are in progress"):
+        with pytest.raises(TaskRefused, match=rf"task limit reached \({most}\)"):
             await worker.check_room(ME)
         await worker.check_room("another")
         worker.plain.end(b"0")
@@ -675,7 +676,8 @@ async def test_an_operation_that_fails_does_not_end_the_worker(
         await worker.wait_until_idle()
         assert [await worker.state(task) for task in (first, second)] == [COMPLETED] * 2
         await comes(lambda: worker.reports)
-        words = {"tasks may wait: damaged", "tasks may wait: RuntimeError('odd')"}
+        whys = ("damaged", "RuntimeError('odd')")
+        words = {f"the task store is not available: {why}; retrying" for why in whys}
         assert set(worker.reports) <= words
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from portico.core.model.wording import counted
 from portico.core.state.database import FileDatabase, MemoryDatabase
 from portico.library.tasks.store import rows
 from portico.library.tasks.store.leased_tasks import LeasedTasks
@@ -434,9 +433,8 @@ def tasks_in_folder(
 
 def _too_many(limits: TaskLimits, place: str) -> TaskRefused:
     count, name = limits.in_progress, place.partition("@")[0]
-    tasks = f"{counted(count, 'task')} of {name}" if name else counted(count, "task")
-    reached = f"{tasks} {'is' if count == 1 else 'are'} in progress"
-    return TaskRefused(f"{reached}, which is the limit: wait for one to finish, or cancel one")
+    most = f"{count} for {name}" if name else str(count)
+    return TaskRefused(f"task limit reached ({most}); wait for one to finish or cancel one")
 
 
 def _known(id: str) -> str:

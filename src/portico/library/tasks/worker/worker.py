@@ -301,7 +301,7 @@ class TaskWorker:
             words = str(error) if isinstance(error, StoreError) else repr(error)
             if words != self._trouble:
                 self._trouble = words
-                self._report(f"tasks may wait: {words}")
+                self._report(f"the task store is not available: {words}; retrying")
 
     async def _recover(self) -> None:
         for task in await self.store.recover({*self._works}):
