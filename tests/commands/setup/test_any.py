@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.commands.setup.install import own_changes, removals
+from portico.commands.setup.installer import own_changes, removals
 from portico.commands.setup.own_entry import own_entries
 from portico.commands.setup.source import read_source
 from portico.core.config.client_table import CLIENTS

@@ -23,8 +23,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _diagnosed(path: str, options: argparse.Namespace) -> int:
-    from portico.commands.doctor.diagnosis import diagnose
-    from portico.commands.doctor.report import print_diagnosis, to_json
+    from portico.commands.doctor.diagnosis import diagnose, print_diagnosis, to_json
 
     waiting = Screen(sys.stderr).print_waiting
     found = await diagnose(

@@ -6,9 +6,14 @@ import sys
 
 import msgspec
 
-from portico.commands.console.login_place import login_place, logout_place, read_key
 from portico.commands.console.render import Screen
-from portico.commands.console.server_login import WITHIN_S, ServerLogin
+from portico.commands.console.server_login import (
+    WITHIN_S,
+    ServerLogin,
+    login_place,
+    logout_place,
+    read_key,
+)
 from portico.commands.console.target import run
 from portico.upstream.auth.configured_login import login_store
 from portico.upstream.auth.login import Login, key_login

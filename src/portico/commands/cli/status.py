@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import msgspec
 
 from portico import __version__
-from portico.commands.console.exposure_views import exposure_lines
 from portico.commands.console.login_views import login_line, login_warning
 from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen, clean
@@ -16,6 +16,8 @@ from portico.commands.console.running import RunningPortico, in_folders, list_po
 from portico.commands.console.tables import aligned, duration, on_one_line, shortened
 from portico.upstream.wires.wire import in_one_line
 
+_MAX_LINES = 20
+_SHOWN = {"all": "all tools", "search": "the meta-tools"}
 _POLL_S = 1.0
 _HEAD = ("server", "state", "tools", "age", "starts", "last error")
 _MAX_ERROR = 100
@@ -179,3 +181,21 @@ def _parser() -> Parser:
     parser.add_argument("--watch", action="store_true", help="keep updating until Ctrl-C")
     parser.add_json("print JSON; with --watch, after each change")
     return parser
+
+
+def exposure_lines(status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each client and its exposure, with the reason; equal ones are counted."""
+    exposures = status.get("exposures")
+    found = exposures if isinstance(exposures, list) else []
+    counts = Counter(_words(one) for one in found if isinstance(one, dict))
+    for words, count in [*counts.items()][:_MAX_LINES]:
+        yield f"  {words} ({count} clients)" if count > 1 else f"  {words}"
+    if len(counts) > _MAX_LINES:
+        yield f"  and {len(counts) - _MAX_LINES} more clients"
+
+
+def _words(exposure: Mapping[str, Any]) -> str:
+    client = str(exposure.get("client") or "a client")
+    expose = str(exposure.get("expose") or "")
+    shown = _SHOWN.get(expose, "nothing yet")
+    return on_one_line(f"{client} is shown {shown}: {exposure.get('why')}")

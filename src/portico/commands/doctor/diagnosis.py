@@ -1,10 +1,12 @@
-"""Runs every check of a setup, in an order in which one fault is reported once."""
+"""Runs every check of a setup, in an order that reports each fault once, and prints the result."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct, field
 
 from portico.commands.console.agent_check import check_agent
+from portico.commands.console.render import Screen
 from portico.commands.console.running import RunningPortico, list_porticos
 from portico.commands.doctor.faults import CHECKS, FAULTS, Finding, finding
 from portico.commands.doctor.process_checks import check_clients, check_gateways, check_orphans
@@ -24,6 +26,7 @@ from portico.commands.doctor.setup_checks import (
 )
 from portico.core.config.paths import working_folder
 from portico.core.config.schema import Config
+from portico.core.model.wording import counted
 
 
 class Diagnosis(Struct):
@@ -115,3 +118,40 @@ async def _check_agents(found: Diagnosis, config: Config, progress: Callable[[st
             found.findings.append(finding("agent-login", what, remedy=remedy))
         else:
             found.findings.append(finding("agent", outcome["error"], agent=entry.id))
+
+
+def to_json(path: str, found: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as JSON data."""
+    problems = [
+        {
+            "check": FAULTS[one.fault].check,
+            "fault": one.fault,
+            "problem": one.problem,
+            "remedy": one.remedy,
+            "fixable": one.fix is not None,
+            "fixed": one.is_fixed,
+        }
+        for one in found.findings
+    ]
+    facts = {check: found.facts.get(check, []) for check in CHECKS}
+    return {"ok": not found.open, "config": path, "problems": problems, "facts": facts}
+
+
+def print_diagnosis(screen: Screen, found: Diagnosis) -> None:
+    """Print each check, its problems and their remedies."""
+    width = max(map(len, CHECKS))
+    for check in CHECKS:
+        problems = found.of(check)
+        shown = counted(len(problems), "problem") if problems else "ok"
+        screen.print(f"{check.ljust(width)}  {shown}", "red" if problems else "green")
+        for fact in found.facts.get(check, ()):
+            screen.print(f"  {fact}", "dim")
+        for one in problems:
+            screen.print(f"  {one.problem}")
+            screen.print(f"    {'fixed' if one.is_fixed else f'remedy: {one.remedy}'}", "yellow")
+    if not found.open:
+        screen.print("no problems" if not found.findings else "all problems are fixed", "bold")
+        return
+    fixable = [one for one in found.open if one.fix is not None]
+    more = f"; `portico doctor --fix` fixes {len(fixable)} of them" if fixable else ""
+    screen.print(f"{counted(len(found.open), 'problem')}{more}", "bold")

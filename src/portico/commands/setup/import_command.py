@@ -5,7 +5,6 @@ import sys
 from portico.commands.console.dialog import Dialog
 from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.importer import (
     Importer,
     add_import_options,
@@ -13,7 +12,7 @@ from portico.commands.setup.importer import (
     config_of,
     sources_of,
 )
-from portico.commands.setup.moves import Mover, undo
+from portico.commands.setup.moves import FileChanges, Mover, undo
 from portico.core.config.client_table import SOURCES
 from portico.core.model.wording import counted
 from portico.upstream.process.family import refuse_below_agent

@@ -21,7 +21,6 @@ from portico.commands.console.secret_values import (
     with_references,
     with_variables,
 )
-from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.import_plan import (
     CHANGED,
     KNOWN,
@@ -33,6 +32,7 @@ from portico.commands.setup.import_plan import (
     plan_import,
     record_import,
 )
+from portico.commands.setup.moves import FileChanges
 from portico.commands.setup.source import Source, read_source
 from portico.core.config.client_table import SOURCES, format_of, this_system
 from portico.core.config.paths import config_file

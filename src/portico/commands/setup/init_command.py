@@ -1,13 +1,14 @@
 """`portico init`: a guided start, from the clients that are here to a config that they use."""
 
 import argparse
+import asyncio
 import os
 from collections.abc import Iterator, Sequence
 
 from portico.commands.console.argument_types import repeatable
 from portico.commands.console.dialog import Dialog
 from portico.commands.console.parser import Parser
-from portico.commands.setup.file_changes import FileChanges
+from portico.commands.console.server_login import WITHIN_S, ServerLogin, login_place
 from portico.commands.setup.import_plan import PlannedServer
 from portico.commands.setup.importer import (
     Imported,
@@ -17,12 +18,13 @@ from portico.commands.setup.importer import (
     config_of,
 )
 from portico.commands.setup.installer import add_per_server, take_over
-from portico.commands.setup.moves import Mover
-from portico.commands.setup.offered_logins import OfferedLogins
+from portico.commands.setup.moves import FileChanges, Mover
 from portico.commands.setup.source import Source, read_source
 from portico.core.config.client_table import CLIENTS, SOURCES, ClientFormat, this_system
 from portico.core.config.paths import working_folder
 from portico.core.documents.problems import ConfigError, suggestion
+from portico.core.model.errors import PorticoError
+from portico.upstream.auth.configured_login import login_store
 from portico.upstream.process.family import refuse_below_agent
 
 _EMPTY = b"# Portico's config. `portico servers add NAME COMMAND` adds a server.\n"
@@ -164,3 +166,47 @@ def _parser() -> Parser:
     add_secrets(parser)
     add_per_server(parser)
     return parser
+
+
+class OfferedLogins:
+    """Logs in after an answer of the person or by a flag, never by `--yes`."""
+
+    def __init__(self, dialog: Dialog, config: str | None, *, offers: bool) -> None:
+        """Without `offers` there are no questions."""
+        self._dialog = dialog
+        self._config = config
+        self._asks = offers and dialog.asks
+
+    def run(self, imported: Sequence[PlannedServer], named: Sequence[str]) -> list[str]:
+        """Log in at the named servers, and ask about each other one; return the servers that are
+        left."""
+        left = [name for name in _remote(imported) if name not in named]
+        if self._dialog.dry_run:
+            return [*named, *left]
+        wanted = [*named, *(name for name in left if self._is_wanted(name))]
+        done = [name for name in wanted if self._log_in(name)]
+        return [name for name in (*named, *left) if name not in done]
+
+    def _is_wanted(self, name: str) -> bool:
+        question = f"Log in at {name} now, in your browser? [y/N] "
+        return self._asks and self._dialog.choose(question, "ny") == "y"
+
+    def _log_in(self, name: str) -> bool:
+        try:
+            place, settings = login_place(name, self._config)
+            store = login_store()
+            store.check_writable()
+            login = ServerLogin(place, settings, store)
+            asyncio.run(login.obtain((), WITHIN_S, opens_browser=True))
+        except PorticoError as error:  # the rest of the setup is done, and stays
+            self._dialog.note(str(error))
+            return False
+        self._dialog.out.print(f"logged in at {name}")
+        return True
+
+
+def _remote(imported: Sequence[PlannedServer]) -> Iterator[str]:
+    """The servers that may require a login: those at a URL without headers of their own."""
+    for one in imported:
+        if "url" in one.server.entry and "headers" not in one.server.entry:
+            yield one.name

@@ -6,9 +6,8 @@ import sys
 from portico.commands.console.dialog import Dialog
 from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
-from portico.commands.setup.file_changes import FileChanges
 from portico.commands.setup.installer import add_install_options, client, install
-from portico.commands.setup.moves import Mover, undo
+from portico.commands.setup.moves import FileChanges, Mover, undo
 from portico.core.config.client_table import CLIENTS, ClientFormat, this_system
 from portico.core.documents.problems import ConfigError
 from portico.upstream.process.family import refuse_below_agent

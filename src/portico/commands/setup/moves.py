@@ -1,22 +1,25 @@
-"""The changes that commands made to files, kept so that each can be undone."""
+"""The changes that commands make to files: shown as a diff, and kept so that each can be undone."""
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from portico.commands.console.dialog import Dialog
+from portico.commands.console.secret_values import plain_secrets
 from portico.core.config.paths import state_folder
 from portico.core.documents.document import Document, as_text, parse
-from portico.core.documents.edit import EntryChange, changed_entries
+from portico.core.documents.edit import Changes, EntryChange, changed_entries
 from portico.core.documents.problems import ConfigError, Path, dotted
-from portico.core.documents.save import rewrite
+from portico.core.documents.save import current, rewrite
 from portico.core.documents.sections import sections
 from portico.core.state.files import dated, keep_newest, make_private, read, replace
 
+_HIDDEN = "********"
 _MAX_SIZE = 64 * 1024 * 1024
 _KEPT = 100
 """Moves that can be undone."""
@@ -184,3 +187,42 @@ def _content(path: str) -> bytes:
         return read(path, _MAX_SIZE, follow=True)[0]
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+class FileChanges:
+    """The files that one command changes."""
+
+    def __init__(self, dialog: Dialog, mover: Mover) -> None:
+        self.dialog = dialog
+        self.mover = mover
+
+    def differs(self, path: str, changes: Changes) -> bool:
+        """True if these changes would change the file; ConfigError if they cannot be made."""
+        old = current(os.path.realpath(path))
+        return changed_entries(path, old, changes) != old
+
+    def apply(
+        self, path: str, changes: Changes, with_secrets: Sequence[Mapping[str, Any]] = ()
+    ) -> bool:
+        """Change the file, or show the diff without the secrets of these entries; return False if
+        nothing differs."""
+        if not self.dialog.dry_run:
+            return self.mover.change(path, lambda old: changed_entries(path, old, changes))
+        old = current(os.path.realpath(path))
+        new = changed_entries(path, old, changes)
+        secrets = [value for entry in with_secrets for _, value in plain_secrets(entry)]
+        for line in _diff(path, old or b"", new, secrets):
+            self.dialog.out.print(line)
+        return new != old
+
+
+def _diff(path: str, old: bytes, new: bytes, secrets: Sequence[str]) -> Iterator[str]:
+    from difflib import unified_diff
+
+    def lines(data: bytes) -> list[str]:
+        text = data.decode(errors="replace")
+        for secret in sorted(secrets, key=len, reverse=True):
+            text = text.replace(secret, _HIDDEN)
+        return text.splitlines()
+
+    yield from unified_diff(lines(old), lines(new), path, path, lineterm="")
