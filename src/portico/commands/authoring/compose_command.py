@@ -173,11 +173,10 @@ def _parser() -> Parser:
     )
     repeatable(add, "--grant", str, "NAME:KEY=VALUE", what)
     add("--handlers", metavar="FILE", help="Python file with the functions for a definitions file")
-    what = "name each tool after its component, such as calc__add"
-    add("--prefix", action="store_true", help=what)
+    parser.add_flag("--prefix", "name each tool after its component, such as calc__add")
     what = "a tool, prompt or resource of one component that hides that of a later one"
     repeatable(add, "--shadow", str, "NAME", what)
     add("--name", help="name of the server (default: as `portico run` names it)")
-    add("--force", action="store_true", help="replace the bundle if it exists")
+    parser.add_flag("--force", "replace the bundle if it exists")
     parser.add_config()
     return parser

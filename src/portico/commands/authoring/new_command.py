@@ -64,5 +64,5 @@ def _parser() -> Parser:
     what = "version of the interface that it is made for (default: the newest)"
     add("--version", metavar="V", help=what)
     add("-o", "--output", metavar="DIR", help="the folder to write (default: NAME)")
-    add("--force", action="store_true", help="write into a folder that is not empty")
+    parser.add_flag("--force", "write into a folder that is not empty")
     return parser

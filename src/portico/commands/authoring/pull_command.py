@@ -84,7 +84,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     what = "oci://HOST/NAME:TAG, oci://HOST/NAME@DIGEST or NS:NAME@VERSION"
     add("reference", nargs="*", metavar="REFERENCE", help=what)
-    add("--update", action="store_true", help="accept a tag that moved since the last pull")
+    parser.add_flag("--update", "accept a tag that moved since the last pull")
     parser.add_config()
     parser.add_json()
     return parser

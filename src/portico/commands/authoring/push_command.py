@@ -92,7 +92,7 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("file", metavar="FILE", help="a .wasm component or a bundle")
     add("reference", metavar="REFERENCE", help="oci://HOST/NAME:TAG, or NS:NAME@VERSION")
-    add("--sign", action="store_true", help="sign it, in cosign's format")
+    parser.add_flag("--sign", "sign it, in cosign's format")
     what = f"the private key to sign with (default: {DEFAULT_KEY} beside the config)"
     add("--key", metavar="FILE", help=what)
     add("--description", metavar="TEXT", help="a description that registries show")

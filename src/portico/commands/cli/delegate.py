@@ -315,22 +315,16 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("words", nargs="*", metavar="PROMPT", help="the whole task; - reads standard input")
-    add(
-        "--type",
-        metavar="TYPE",
-        help="the type of the task (default: one of the named agent, or the only one)",
-    )
+    what = "the type of the task (default: one of the named agent, or the only one)"
+    add("--type", metavar="TYPE", help=what)
     add("--agent", metavar="ID", help="only this agent")
     what = "the folder to work in (default: this one; with --resume, that of the task)"
     add("--cwd", metavar="DIR", help=what)
     valued(add, "--timeout", seconds, "SECONDS", "how long the agent may take")
-    add(
-        "--resume",
-        metavar="TASK",
-        help="a finished task to continue; the beginning of its id is enough",
-    )
-    add("--background", action="store_true", help="print the task's id and return")
-    add("--explain", action="store_true", help="say which agent would get it and why; run nothing")
+    what = "a finished task to continue; the beginning of its id is enough"
+    add("--resume", metavar="TASK", help=what)
+    parser.add_flag("--background", "print the task's id and return")
+    parser.add_flag("--explain", "say which agent would get it and why; run nothing")
     parser.add_config()
     parser.add_json()
     return parser

@@ -53,8 +53,7 @@ def _parser() -> Parser:
     parser.add_config()
     parser.add_json()
     add = parser.add_argument
-    what = "fix what can be fixed safely: permissions, orphans, unfinished files"
-    add("--fix", action="store_true", help=what)
+    parser.add_flag("--fix", "fix what can be fixed safely: permissions, orphans, unfinished files")
     valued(add, "--timeout", seconds, "S", "timeout for each server (default: as configured)")
     kind = integer("a number of megabytes", 0, 999_999_999)
     what = f"report less free disk than this (default {_MIN_FREE_MB})"

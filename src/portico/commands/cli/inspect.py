@@ -112,8 +112,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     what = "server.py, tools.json, a bundle, a URL, a quoted command or a configured server"
     add("component", nargs="*", metavar="COMPONENT", help=what)
-    add("--static", action="store_true", help="start nothing; show only the facts in the files")
-    add("--verify", action="store_true", help="compare every byte of a bundle with its digests")
+    parser.add_flag("--static", "start nothing; show only the facts in the files")
+    parser.add_flag("--verify", "compare every byte of a bundle with its digests")
     add("--as", dest="client", metavar="CLIENT", help="show what a client is shown, like claude")
     parser.add_config()
     add_options(parser)

@@ -36,11 +36,8 @@ def add_listen_arguments(add: "Add", *, http: "Add | None" = None) -> None:
     from portico.commands.console.argument_types import repeatable, valued
 
     valued(http or add, "--http", _address, "[HOST:]PORT", "serve HTTP instead of stdio")
-    add(
-        "--auth",
-        choices=("token", "none"),
-        help="require the bearer token (default) or no token (loopback only)",
-    )
+    what = "require the bearer token (default) or no token (loopback only)"
+    add("--auth", choices=("token", "none"), help=what)
     what = "file with the token to require (default: PORTICO_TOKEN, or Portico's own token)"
     valued(add, "--token-file", str, "FILE", what)
     what = "an additional Host to accept, for example behind a proxy"

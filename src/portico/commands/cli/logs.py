@@ -149,14 +149,8 @@ def _parser() -> Parser:
     add("server", nargs="?", metavar="SERVER", help="only lines of this server")
     add("-f", "--follow", action="store_true", help="show new lines until Ctrl-C")
     count = integer("a number of lines", 0, 999_999_999)
-    add(
-        "-n",
-        "--lines",
-        type=count,
-        default=50,
-        metavar="N",
-        help="show at most N lines (default 50)",
-    )
+    what = "show at most N lines (default 50)"
+    add("-n", "--lines", type=count, default=50, metavar="N", help=what)
     parser.add_config()
     parser.add_json("print the log's JSON lines")
     return parser

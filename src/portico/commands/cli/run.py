@@ -206,24 +206,20 @@ def _parser() -> "Parser":
         "a configured server, component or profile; NAME=... names it"
     )
     add("component", nargs="+", metavar="COMPONENT", help=what)
-    add("--agents", action="store_true", help="serve the agents of the config, and nothing else")
+    parser.add_flag("--agents", "serve the agents of the config, and nothing else")
     what = "Python file with the functions for a definitions file"
     add("--handlers", metavar="FILE", help=what)
-    what = "name each tool after its component, such as calc__add"
-    add("--prefix", action="store_true", help=what)
+    parser.add_flag("--prefix", "name each tool after its component, such as calc__add")
     what = "a tool, prompt or resource of one component that hides that of a later one"
     repeatable(add, "--shadow", str, "NAME", what)
     what = "use another component in place of the one with this name"
     repeatable(add, "--override", str, "NAME=COMPONENT", what)
     add_grant(add)
-    what = "reload a component when its file or a module beside it is saved"
-    add("--watch", action="store_true", help=what)
+    parser.add_flag("--watch", "reload a component when its file or a module beside it is saved")
     parser.add_config()
     parser.add_pull()
     add_listen_arguments(add)
-    add(
-        "--stdio", action="store_true", help="serve stdio, also a bundle made for another transport"
-    )
+    parser.add_flag("--stdio", "serve stdio, also a bundle made for another transport")
     add_transport(add)
     add("--name", help="name of the server (default: its own name)")
     return parser

@@ -108,12 +108,8 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("query", nargs="+", metavar="QUERY", help="description of what you need, in plain words")
     limit = integer("a number from 1 to 50", 1, 50)
-    add(
-        "--limit",
-        type=limit,
-        metavar="N",
-        help="show at most N tools (default: search.default_limit of the config, or 5)",
-    )
+    what = "show at most N tools (default: search.default_limit of the config, or 5)"
+    add("--limit", type=limit, metavar="N", help=what)
     add("--server", metavar="NAME", help="only tools of this server")
     add_options(parser)
     return parser

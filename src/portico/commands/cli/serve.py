@@ -175,29 +175,14 @@ def _parser() -> Parser:
     one = parser.add_mutually_exclusive_group().add_argument
     one("--group", metavar="NAME", help="serve only this group of the config")
     one("--server", metavar="NAME", help="serve only this server, under its own names; over stdio")
-    add(
-        "--client",
-        type=_client_name,
-        metavar="NAME",
-        help="the client's name, in status, logs and metrics, and in [clients.NAME] of the config",
-    )
-    add(
-        "--expose",
-        choices=("auto", "search", "all"),
-        help="list the search tools or all tools; auto chooses what fits the client",
-    )
+    what = "the client's name, in status, logs and metrics, and in [clients.NAME] of the config"
+    add("--client", type=_client_name, metavar="NAME", help=what)
+    what = "list the search tools or all tools; auto chooses what fits the client"
+    add("--expose", choices=("auto", "search", "all"), help=what)
     over = parser.add_mutually_exclusive_group().add_argument
     over("--stdio", action="store_true", help="serve stdio, even if the config sets HTTP")
     add_listen_arguments(add, http=over)
-    add(
-        "--alone",
-        action="store_true",
-        help="start separate servers, even if another window already runs them",
-    )
-    add(
-        "--no-refresh",
-        dest="refresh",
-        action="store_false",
-        help="connect to servers only when they are used, not at startup",
-    )
+    parser.add_flag("--alone", "start separate servers, even if another window already runs them")
+    what = "connect to servers only when they are used, not at startup"
+    add("--no-refresh", dest="refresh", action="store_false", help=what)
     return parser

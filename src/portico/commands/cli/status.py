@@ -178,7 +178,7 @@ def _parser() -> Parser:
         "gateway of your config is not running, show the cached lists of its servers.",
     )
     parser.add_config()
-    parser.add_argument("--watch", action="store_true", help="keep updating until Ctrl-C")
+    parser.add_flag("--watch", "keep updating until Ctrl-C")
     parser.add_json("print JSON; with --watch, after each change")
     return parser
 

@@ -95,11 +95,6 @@ def _parser() -> Parser:
         "finished first. A window that is still open starts a new gateway with its next request.",
     )
     parser.add_config()
-    parser.add_argument(
-        "--within",
-        metavar="SECONDS",
-        type=float,
-        default=60.0,
-        help="how long to wait for running calls (default 60)",
-    )
+    what = "how long to wait for running calls (default 60)"
+    parser.add_argument("--within", metavar="SECONDS", type=float, default=60.0, help=what)
     return parser

@@ -230,10 +230,10 @@ def _parser() -> Parser:
     valued(add, "--form", str, "JSON", what)
     what = "with answer: the number or the key of a question (default: the first one)"
     valued(add, "--question", str, "KEY", what)
-    add("--all", action="store_true", help="with cancel: all tasks that are not finished")
-    add("--finished", action="store_true", help="with prune: all finished tasks")
-    add("--damaged", action="store_true", help="with prune: all tasks with damaged records")
-    add("--yes", action="store_true", help="with discard, --finished and --damaged: do not ask")
-    add("--branch", action="store_true", help="with collect: leave the changes as a branch")
+    parser.add_flag("--all", "with cancel: all tasks that are not finished")
+    parser.add_flag("--finished", "with prune: all finished tasks")
+    parser.add_flag("--damaged", "with prune: all tasks with damaged records")
+    parser.add_flag("--yes", "with discard, --finished and --damaged: do not ask")
+    parser.add_flag("--branch", "with collect: leave the changes as a branch")
     parser.add_json()
     return parser

@@ -297,12 +297,11 @@ def _add_limits(add: "Add") -> None:
     valued(add, "--max-in-flight", int, "N", "limit of concurrent calls (default 256)")
     valued(add, "--max-connections", int, "N", "limit of busy connections to a URL (default 128)")
     valued(add, "--queue", int, "N", "limit of queued calls (default 1024)")
-    add(
-        "--sharing",
-        choices=("auto", "shared", "per-client"),
-        help="whether clients share one process; auto gives a separate one to each client that "
-        "accepts requests (roots, sampling, elicitation)",
+    what = (
+        "whether clients share one process; auto gives a separate one to each client that "
+        "accepts requests (roots, sampling, elicitation)"
     )
+    add("--sharing", choices=("auto", "shared", "per-client"), help=what)
     what = "protocol to use: modern (2026-07-28) or legacy; auto detects it"
     add("--era", choices=("auto", "modern", "legacy"), help=what)
 
@@ -312,26 +311,15 @@ def _add_server(add: "Add") -> None:
     from portico.commands.console.argument_types import header, integer, pair, repeatable, valued
 
     add("--warm", action="store_true", help="start the server as soon as a client connects")
-    add(
-        "--no-cache",
-        dest="cache",
-        action="store_false",
-        help="do not read or store the server's lists on disk",
-    )
+    what = "do not read or store the server's lists on disk"
+    add("--no-cache", dest="cache", action="store_false", help=what)
     add("--refresh", action="store_true", help="fetch the server's lists at startup")
-    add(
-        "--clean-env",
-        action="store_true",
-        help="give the server a minimal environment instead of yours",
-    )
+    what = "give the server a minimal environment instead of yours"
+    add("--clean-env", action="store_true", help=what)
     repeatable(add, "--env", pair, "K=V", "a variable for a command")
     what = "a header to send to a URL with every request"
     repeatable(add, "--header", header, "'K: V'", what)
-    add(
-        "--log",
-        metavar="FILE",
-        help="log each call on one line, without argument values",
-    )
+    add("--log", metavar="FILE", help="log each call on one line, without argument values")
     what = "report messages that block all clients for longer; 0 disables this (default 250)"
     milliseconds = integer("a whole number of milliseconds", 0, 9_999_999)
     valued(add, "--watchdog-ms", milliseconds, "MS", what)

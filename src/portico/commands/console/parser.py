@@ -45,11 +45,15 @@ class Parser(argparse.ArgumentParser):
     def add_pull(self) -> None:
         """Add --pull."""
         help = "pull components of registries first; otherwise only pulled ones are used"
-        self.add_argument("--pull", action="store_true", help=help)
+        self.add_flag("--pull", help)
 
     def add_json(self, help: str = "print JSON") -> None:
         """Add --json."""
-        self.add_argument("--json", action="store_true", help=help)
+        self.add_flag("--json", help)
+
+    def add_flag(self, name: str, help: str) -> None:
+        """Add an option without a value."""
+        self.add_argument(name, action="store_true", help=help)
 
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """Parse the words; wrong usage ends the command."""

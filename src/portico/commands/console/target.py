@@ -39,12 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     repeatable(add, "--env", pair, "K=V", what)
     what = "timeout for the server to start, list and respond (default 30, 30 and 120)"
     valued(add, "--timeout", seconds, "SECONDS", what)
-    add(
-        "--era",
-        choices=("auto", "modern", "legacy"),
-        default="auto",
-        help="protocol to use: modern (2026-07-28) or legacy; auto detects it",
-    )
+    what = "protocol to use: modern (2026-07-28) or legacy; auto detects it"
+    add("--era", choices=("auto", "modern", "legacy"), default="auto", help=what)
     add("--json", action="store_true", help="print JSON")
 
 

@@ -55,7 +55,5 @@ def _parser() -> Parser:
     parser.add_argument("source", metavar="SOURCE|FILE", help=f"one of {names}; or a file")
     add_move_options(parser)
     add_import_options(parser)
-    parser.add_argument(
-        "--undo", action="store_true", help="take back the last import of this source"
-    )
+    parser.add_flag("--undo", "take back the last import of this source")
     return parser

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from portico.commands.console.argument_types import repeatable
 from portico.commands.console.parser import Parser
 from portico.commands.console.secret_values import (
     KEEP,
@@ -46,21 +47,14 @@ _SECRETS = (KEEP, VARIABLE, KEYRING)
 def add_move_options(parser: Parser) -> None:
     """Add the options of the commands that change a client's file or the config."""
     parser.add_config()
-    add = parser.add_argument
-    add("--yes", "-y", action="store_true", help="do what is shown, without questions")
-    add("--dry-run", action="store_true", help="show the changes as a diff, and make none")
+    what = "do what is shown, without questions"
+    parser.add_argument("--yes", "-y", action="store_true", help=what)
+    parser.add_flag("--dry-run", "show the changes as a diff, and make none")
 
 
 def add_import_options(parser: Parser) -> None:
     """Add the options of an import."""
-    add = parser.add_argument
-    add(
-        "--only",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="import this server only; repeatable",
-    )
+    repeatable(parser.add_argument, "--only", str, "NAME", "import this server only")
     add_secrets(parser)
 
 

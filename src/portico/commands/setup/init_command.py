@@ -153,16 +153,16 @@ def _parser() -> Parser:
     add_move_options(parser)
     add = parser.add_argument
     repeatable(add, "--from", str, "CLIENT", "import from this client only")
-    add("--no-import", action="store_true", help="import nothing")
+    parser.add_flag("--no-import", "import nothing")
     repeatable(add, "--install", str, "CLIENT", "install in this client only")
-    add("--no-install", action="store_true", help="install nowhere")
+    parser.add_flag("--no-install", "install nowhere")
     either = parser.add_mutually_exclusive_group()
     moving = "remove the imported servers from the clients in which Portico is installed"
     either.add_argument("--migrate", action="store_true", help=moving)
     staying = "leave them there, without a question"
     either.add_argument("--no-migrate", action="store_true", help=staying)
     repeatable(add, "--login", str, "SERVER", "log in at this server, in your browser")
-    add("--no-login", action="store_true", help="ask about no login")
+    parser.add_flag("--no-login", "ask about no login")
     add_secrets(parser)
     add_per_server(parser)
     return parser

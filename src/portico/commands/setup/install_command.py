@@ -49,6 +49,6 @@ def _parser() -> Parser:
     )
     add = parser.add_argument
     add("client", nargs="?", metavar="CLIENT", help=f"one of {', '.join(CLIENTS)}")
-    add("--all", action="store_true", help="install in every client that is found here")
+    parser.add_flag("--all", "install in every client that is found here")
     add_install_options(parser)
     return parser

@@ -30,15 +30,12 @@ def add_install_options(parser: Parser) -> None:
     """Add the options of the commands that change a client's file."""
     add_move_options(parser)
     add_per_server(parser)
-    parser.add_argument(
-        "--undo", action="store_true", help="take back the last change of this client's file"
-    )
+    parser.add_flag("--undo", "take back the last change of this client's file")
 
 
 def add_per_server(parser: Parser) -> None:
     """Add --per-server."""
-    what = f"write an entry for each server: {COST}"
-    parser.add_argument("--per-server", action="store_true", help=what)
+    parser.add_flag("--per-server", f"write an entry for each server: {COST}")
 
 
 def client(name: str) -> ClientFormat:
