@@ -4,8 +4,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-import msgspec
-
 from portico.commands.authoring.names_file import NamesFile
 from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
@@ -49,7 +47,7 @@ def _list(names: NamesFile, screen: Screen, *, as_json: bool) -> int:
     found = names.config().components
     if as_json:
         data = {name: _as_data(entry) for name, entry in found.items()}
-        screen.json(msgspec.json.encode(data))
+        screen.compact(data)
         return 0
     if not found:
         screen.print("there is no component; add one with `portico components add NAME FILE`")

@@ -3,8 +3,6 @@
 import sys
 from collections.abc import Sequence
 
-import msgspec
-
 from portico.commands.authoring.names_file import NamesFile
 from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
@@ -48,7 +46,7 @@ def _list(names: NamesFile, screen: Screen, *, as_json: bool) -> int:
             name: {"base": one.base, "components": list(one.components)}
             for name, one in found.items()
         }
-        screen.json(msgspec.json.encode(data))
+        screen.compact(data)
         return 0
     if not found:
         screen.print("there is no profile; add one with `portico profiles add NAME COMPONENT...`")

@@ -4,8 +4,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from portico.commands.cli.gateway import add_options, address_of, definition, query, refresh_unknown
 from portico.commands.console.parser import Parser
 from portico.commands.console.render import Screen
@@ -38,7 +36,7 @@ async def _describe(address: "Address", options: argparse.Namespace) -> int:
             raise
         tools = [tool for result in results for tool in result["structuredContent"]["tools"]]
         if options.json:
-            Screen(sys.stdout).json(msgspec.json.encode(tools))
+            Screen(sys.stdout).compact(tools)
         else:
             for tool in tools:
                 _show(Screen(sys.stdout), tool)

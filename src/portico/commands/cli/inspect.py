@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from portico import __version__
 from portico.commands.console.client_view import show_as
 from portico.commands.console.inspect_page import chain_rows, show_chain, show_clashes, show_one
@@ -60,7 +58,7 @@ def main(argv: list[str]) -> int:
 async def _inspect_one(component: "Component", options: argparse.Namespace) -> int:
     found = await inspect(component, options)
     if options.json:
-        Screen(sys.stdout).json(msgspec.json.encode(to_json(found)))
+        Screen(sys.stdout).compact(to_json(found))
     else:
         show_one(Screen(sys.stdout), found)
     _report_rejected([found])
@@ -87,7 +85,7 @@ async def _inspect_chain(components: "Sequence[Component]", options: argparse.Na
             "components": [to_json(one) for one in found],
             "clashes": clashing,
         }
-        screen.json(msgspec.json.encode(data))
+        screen.compact(data)
     else:
         show_chain(screen, rows, found)
         show_clashes(screen, clashing)

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from portico.commands.console.inspect_page import Row, chain_rows, show_chain
 from portico.commands.console.inspected import Inspected, definitions, described, listing, to_json
 from portico.commands.console.render import Screen
@@ -121,7 +119,7 @@ def _show(
             "clashes": [],
             "disabled": config.disabled,
         }
-        screen.json(msgspec.json.encode(data))
+        screen.compact(data)
         return
     show_chain(screen, rows, found)
 

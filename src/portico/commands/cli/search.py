@@ -6,8 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from portico.commands.cli.gateway import (
     add_options,
     address_of,
@@ -52,7 +50,7 @@ async def _search(address: "Address", options: argparse.Namespace) -> int:
         found = result.get("structuredContent") or {}
         tools = [tool for one in found.get("results", ()) for tool in one.get("tools", ())]
         if options.json:
-            Screen(sys.stdout).json(msgspec.json.encode(tools))
+            Screen(sys.stdout).compact(tools)
         elif tools:
             _show(Screen(sys.stdout), tools)
         else:

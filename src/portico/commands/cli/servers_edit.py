@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from portico.commands.console.given_secrets import GivenSecrets, secret_files
 from portico.commands.console.parser import URLS
 from portico.commands.console.render import Screen
@@ -51,7 +49,7 @@ def main(options: argparse.Namespace) -> int:
         message = f"{name} is {'now' if changed else 'already'} {options.action}d"
     if options.json:
         told = {"ok": True, "server": name, "config": os.path.abspath(path), "changed": changed}
-        Screen(sys.stdout).json(msgspec.json.encode(told))
+        Screen(sys.stdout).compact(told)
     else:
         Screen(sys.stdout).print(message)
     for note in notes or ():

@@ -4,8 +4,6 @@ import argparse
 import os
 import sys
 
-import msgspec
-
 from portico.commands.console.render import Screen
 from portico.commands.console.server_login import (
     WITHIN_S,
@@ -50,7 +48,7 @@ def _report(login: Login, running: list[str], options: argparse.Namespace) -> in
     if options.json:
         told = {"ok": True, "server": facts.place, "account": facts.account, "running": running}
         told |= {"scopes": facts.scopes, "expires": facts.expires or None}
-        Screen(sys.stdout).json(msgspec.json.encode(told))
+        Screen(sys.stdout).compact(told)
         return 0
     whose = f" as {facts.account}" if facts.account else ""
     scopes = f", with the scopes {' '.join(facts.scopes)}" if facts.scopes else ""
@@ -63,7 +61,7 @@ async def _log_out(login: ServerLogin, options: argparse.Namespace) -> int:
     place = login.place.shown
     if options.json:
         told = {"ok": True, "server": place, "changed": is_known, "problem": problem}
-        Screen(sys.stdout).json(msgspec.json.encode({**told, "running": running}))
+        Screen(sys.stdout).compact({**told, "running": running})
         return 0
     Screen(sys.stdout).print(f"logged out at {place}" if is_known else f"{place} was not logged in")
     if problem:

@@ -5,7 +5,6 @@ import os
 import sys
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from portico.commands.cli.gateway import warn_broken
@@ -261,7 +260,7 @@ def _updated(one: RunningServer, status: dict[str, Any]) -> RunningServer:
 
 def _report(rows: list[RunningServer], as_json: bool) -> int:
     if as_json:
-        Screen(sys.stdout).json(msgspec.json.encode([one.status for one in rows]))
+        Screen(sys.stdout).compact([one.status for one in rows])
     else:
         screen = Screen(sys.stdout)
         # People read columns; programs split at spaces.

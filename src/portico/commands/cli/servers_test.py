@@ -5,8 +5,6 @@ import asyncio
 import sys
 from typing import Any
 
-import msgspec
-
 from portico import __version__
 from portico.commands.console.render import Screen, server_error
 from portico.commands.console.server_check import KINDS, check_server
@@ -51,7 +49,7 @@ async def _test_all(path: str, names: list[str], options: argparse.Namespace) ->
         tasks = [group.create_task(test(name)) for name in names]
     outcomes = [task.result() for task in tasks]
     if options.json:
-        Screen(sys.stdout).json(msgspec.json.encode(outcomes))
+        Screen(sys.stdout).compact(outcomes)
     return 0 if all(outcome["ok"] for outcome in outcomes) else 1
 
 

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-import msgspec
-
 from portico import __version__
 from portico.commands.console.login_views import login_line, login_warning
 from portico.commands.console.parser import Parser
@@ -72,7 +70,7 @@ def _print_changes(config: str | None, as_json: bool) -> NoReturn:
 def _print(porticos: list[RunningPortico], problem: str, as_json: bool) -> None:
     screen = Screen(sys.stdout)
     if as_json:
-        screen.json(msgspec.json.encode([portico.to_json for portico in porticos]))
+        screen.compact([portico.to_json for portico in porticos])
     else:
         for line in _lines(porticos):
             screen.print(line)

@@ -31,7 +31,7 @@ def show_bundle(path: str, *, verify: bool, as_json: bool) -> int:
         if as_json:
             about = {"digest": bundle.digest, "verified": verify}
             data = {**about, **msgspec.to_builtins(bundle.contents)}
-            Screen(sys.stdout).json(msgspec.json.encode(data))
+            Screen(sys.stdout).compact(data)
             return 0
         _show(Screen(sys.stdout), path, bundle, verified=verify)
     return 0

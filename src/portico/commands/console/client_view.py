@@ -35,7 +35,7 @@ def show_as(client: str, path: str | None, portico_version: str, *, as_json: boo
         shown = [msgspec.json.decode(raw) for raw in tools.items]
         data = {"expose": choice.expose, "why": choice.why, "instructions": instructions}
         data |= {"unknown_servers": unknown}
-        screen.json(msgspec.json.encode({"client": client, **data, "tools": shown}))
+        screen.compact({"client": client, **data, "tools": shown})
         return 0
     _show(screen, choice, instructions, dict(zip(tools.keys, tools.items, strict=True)))
     if unknown:

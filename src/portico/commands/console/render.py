@@ -83,8 +83,12 @@ class Screen:
         JSONHighlighter().highlight(text)
         self._console.print(text, soft_wrap=True)
 
+    def compact(self, value: Any) -> None:
+        """Print data as JSON: on one line, or indented and coloured on a terminal."""
+        self.json(msgspec.json.encode(value))
+
     def data(self, value: Any) -> None:
-        """Print data as indented JSON."""
+        """Print data as indented JSON, also elsewhere."""
         self.json(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
     def table(self, title: str, rows: Sequence[Sequence[str]]) -> None:
