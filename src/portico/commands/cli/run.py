@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from portico.library.components.project_builds import ProjectBuilds
 
 
-class _Options(ListenArguments):
+class RunOptions(ListenArguments):
+    """The options of the command; a bundle may set some."""
+
     def __init__(self, component: list[str]) -> None:
         super().__init__()
         self.component = component
@@ -69,7 +71,7 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
     if options.agents:
         return _serve(options, agents_factory(options.config, tuple(links)), out)
     try:
-        from portico.commands.console.run_components import composer_of
+        from portico.commands.cli.run_components import composer_of
 
         return _serve(options, _app(options, composer_of(options), tuple(links)), out)
     except LoadError as error:
@@ -77,7 +79,7 @@ def main(argv: list[str], links: "Sequence[Link]" = ()) -> int:
         return 1
 
 
-def _serve(options: _Options, named: "tuple[str, AppFactory]", out: int | None) -> int:
+def _serve(options: RunOptions, named: "tuple[str, AppFactory]", out: int | None) -> int:
     from portico.gateway.app import app_http, app_stdio, app_transport
 
     what, make = named
@@ -91,7 +93,7 @@ def _serve(options: _Options, named: "tuple[str, AppFactory]", out: int | None) 
 
 
 def _app(
-    options: _Options, composer: "Composer", links: "tuple[Link, ...]"
+    options: RunOptions, composer: "Composer", links: "tuple[Link, ...]"
 ) -> "tuple[str, AppFactory]":
     """Load the components; return their name for people, and the factory that serves them."""
     from portico.gateway.app import composition_app, server_app, wrap_app
@@ -138,7 +140,7 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
 
 
 def _composed(
-    options: _Options,
+    options: RunOptions,
     composition: "Composition",
     composer: "Composer",
     links: "tuple[Link, ...]",
@@ -170,8 +172,8 @@ def report_failure(error: LoadError) -> None:
     print_own_traceback(error.reason)
 
 
-def _options(argv: list[str]) -> _Options:
-    options = _Options(argv)
+def _options(argv: list[str]) -> RunOptions:
+    options = RunOptions(argv)
     if argv and not any(word.startswith("-") for word in argv):
         return options  # clients start it like this, and argparse is slow to import
     from portico.commands.console.transport_option import check_transport

@@ -10,6 +10,7 @@ from typing import Any
 from portico.commands.console.given_secrets import GivenSecrets, secret_files
 from portico.commands.console.parser import URLS
 from portico.commands.console.render import Screen
+from portico.commands.console.secret_values import plain_secrets
 from portico.core.config.entry import read_server
 from portico.core.config.expand import Sources, is_reference
 from portico.core.config.paths import BUNDLES, config_file, state_folder
@@ -20,7 +21,6 @@ from portico.core.documents.problems import ConfigError, Report
 from portico.upstream.process.environment import looks_secret
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECRET_HEADER = re.compile("authorization|token|secret|key|cookie", re.IGNORECASE)
 
 
 def main(options: argparse.Namespace) -> int:
@@ -142,12 +142,11 @@ def _notes(options: argparse.Namespace, *, are_kept: bool) -> Iterator[str]:
             )
     given = (*options.target, *(value for _, value in (*options.env, *options.header)))
     yield from _unset(given)
-    for name, value in options.header:
-        if _SECRET_HEADER.search(name) and not is_reference(value):
-            yield (
-                f"the config now contains the value of {name}; to keep it out, use a reference in "
-                f"single quotes: --header '{name}: ${{NAME}}'"
-            )
+    for (_, name), _ in plain_secrets({"headers": dict(options.header)}):
+        yield (
+            f"the config now contains the value of {name}; to keep it out, use a reference in "
+            f"single quotes: --header '{name}: ${{NAME}}'"
+        )
     for word in options.target if len(options.words) == 1 else ():
         if _is_relative(options, word, os.path.isdir):
             yield f"{word} is a path in the folder of each window; for this one, give all of it"

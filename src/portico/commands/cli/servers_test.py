@@ -1,20 +1,17 @@
 """`portico servers test`: start configured servers and show what they offer."""
 
 import argparse
-import asyncio
 import sys
 from typing import Any
 
 from portico import __version__
 from portico.commands.console.render import Screen, server_error
-from portico.commands.console.server_check import KINDS, check_server
+from portico.commands.console.server_check import KINDS, check_each
 from portico.commands.console.target import run
 from portico.core.config.paths import config_file
 from portico.core.config.read import read
 from portico.core.documents.problems import ConfigError, quoted, suggestion
 from portico.core.model.wording import counted
-
-_MAX_CONCURRENT = 4
 
 
 def main(options: argparse.Namespace) -> int:
@@ -34,20 +31,9 @@ def main(options: argparse.Namespace) -> int:
 
 
 async def _test_all(path: str, names: list[str], options: argparse.Namespace) -> int:
-    limiter = asyncio.Semaphore(_MAX_CONCURRENT)
     Screen(sys.stderr).print_waiting(f"starting {', '.join(names)}")
-
-    async def test(name: str) -> dict[str, Any]:
-        async with limiter:
-            outcome = await check_server(path, name, __version__, options.timeout, keeps=True)
-        if not options.json:
-            _print_outcome(outcome)
-        return outcome
-
-    # An unexpected failure of one test must not leave the other servers running.
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(test(name)) for name in names]
-    outcomes = [task.result() for task in tasks]
+    tell = (lambda _: None) if options.json else _print_outcome
+    outcomes = await check_each(path, names, __version__, options.timeout, keeps=True, tell=tell)
     if options.json:
         Screen(sys.stdout).compact(outcomes)
     return 0 if all(outcome["ok"] for outcome in outcomes) else 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from portico.commands.console.form import InputClosed, can_ask, read_line
+from portico.commands.console.form import is_confirmed
 from portico.commands.console.render import Screen
 from portico.commands.console.task_form import QuestionClosed, asked_at_terminal, has_answer
 from portico.commands.console.task_views import every_task, find_task, short, task_data
@@ -196,9 +196,10 @@ async def prune(store: "TaskStore", options: argparse.Namespace) -> int:
         damaged = len(await store.damaged())
         count = damaged if options.damaged else sum(not task.is_held for task in finished)
         kind = "damaged" if options.damaged else "finished"
-        effect = f"{counted(count, 'task')} would be removed with their results"
+        tasks = counted(count, "task")
+        unasked = f"{tasks} would be removed with their results: confirm it with --yes"
         question = f"Remove {counted(count, f'{kind} task')} with their results?"
-        if count and not options.yes and not await is_confirmed(question, effect):
+        if count and not options.yes and not await is_confirmed(question, unasked):
             Screen(sys.stderr).print("portico: nothing was removed")
             return 1
     if options.damaged:
@@ -220,14 +221,3 @@ async def prune(store: "TaskStore", options: argparse.Namespace) -> int:
         how = "`portico tasks diff ID` shows them, `collect` and `discard` end that"
         screen.print(f"kept {named}: {', '.join(kept)}; {how}")
     return 0
-
-
-async def is_confirmed(question: str, effect: str) -> bool:
-    """Ask at the terminal; raises PorticoError with the effect if there is none."""
-    err = Screen(sys.stderr)
-    if not can_ask(err):
-        raise PorticoError(f"{effect}: confirm it with --yes")
-    try:
-        return (await read_line(err, f"{question} [y/N] "))[:1].lower() == "y"
-    except InputClosed:
-        return False

@@ -17,7 +17,7 @@ from portico.agents.delegation.worktree_folder import WORKTREES
 from portico.agents.worktrees.worktree import Worktree
 from portico.agents.worktrees.worktree_record import WorktreeError
 from portico.agents.worktrees.worktrees import Worktrees
-from portico.commands.cli.task_actions import is_confirmed
+from portico.commands.console.form import is_confirmed
 from portico.commands.console.render import Screen
 from portico.commands.console.task_views import every_task, find_task
 from portico.core.config.paths import state_folder
@@ -98,9 +98,9 @@ async def discard(store: "TaskStore", options: argparse.Namespace) -> int:
     """Remove the worktree of a task with its changes; 1 if the user declined."""
     async with _locked(store, options) as (task, worktree):
         what = await asyncio.to_thread(_content, worktree)
-        effect = f"{what} of {task} would be removed for good"
+        unasked = f"{what} of {task} would be removed for good: confirm it with --yes"
         question = f"Remove {what} of {task} for good?"
-        if not options.yes and not await is_confirmed(question, effect):
+        if not options.yes and not await is_confirmed(question, unasked):
             Screen(sys.stderr).print("portico: nothing was removed")
             return 1
         await _ended(store, worktree, keeps_branch=False)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from portico.commands.console.render import Screen, Ticker, first_line
+from portico.core.model.errors import PorticoError
 from portico.core.model.wording import counted
 from portico.edge.client.client_answers import ClientAnswers
 from portico.library.tasks.mcp.answer_choices import Choice, choices_of, chosen
@@ -43,6 +44,17 @@ async def read_line(screen: Screen, prompt: str) -> str:
     if not line:
         raise InputClosed
     return line.rstrip("\n")
+
+
+async def is_confirmed(question: str, unasked: str) -> bool:
+    """Wait for a yes at the terminal; raises PorticoError with `unasked` if there is none."""
+    err = Screen(sys.stderr)
+    if not can_ask(err):
+        raise PorticoError(unasked)
+    try:
+        return (await read_line(err, f"{question} [y/N] ")).strip()[:1].lower() == "y"
+    except InputClosed:
+        return False
 
 
 def discard_typed() -> None:

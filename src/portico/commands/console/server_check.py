@@ -1,8 +1,9 @@
 """The check behind `portico servers test`: one server started, and its lists fetched."""
 
+import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,6 +19,31 @@ if TYPE_CHECKING:
     from portico.core.catalog.catalog import Catalog
 
 KINDS = tuple(LIST_KINDS)
+_MAX_CONCURRENT = 4
+
+
+async def check_each(
+    path: str,
+    names: Iterable[str],
+    version: str,
+    within_s: float | None,
+    *,
+    keeps: bool = False,
+    tell: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> list[dict[str, Any]]:
+    """Check these servers, a few at a time; return all outcomes, and tell each at once."""
+    limiter = asyncio.Semaphore(_MAX_CONCURRENT)
+
+    async def check(name: str) -> dict[str, Any]:
+        async with limiter:
+            outcome = await check_server(path, name, version, within_s, keeps=keeps)
+        tell(outcome)
+        return outcome
+
+    # An unexpected failure of one check must not leave the other servers running.
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(check(name)) for name in names]
+    return [task.result() for task in tasks]
 
 
 async def check_server(

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from portico.commands.console.dialog import Dialog
-from portico.commands.console.form import Form, InputClosed, can_ask, read_line
+from portico.commands.console.form import Form, can_ask, is_confirmed
 from portico.commands.console.parser import URLS
 from portico.commands.console.published_secrets import keyring_secrets
 from portico.commands.console.render import Screen, Ticker
@@ -43,7 +43,8 @@ def add_from(
         marked |= {"enabled": False} if options.disabled else {}
         entry = secrets.shown(marked)
         show_planned(name, source, planned, entry)
-        if not options.yes and not is_agreed():
+        unasked = "nothing was added: there is no terminal to confirm at; add --yes"
+        if not options.yes and not asyncio.run(is_confirmed("Add it?", unasked)):
             return None
         planned.unpack()
         try:
@@ -148,14 +149,3 @@ def _names(pairs: dict[str, str]) -> str:
     """The names of variables or headers, and the references that they get."""
     shown = [f"{key} = {one}" if is_reference(one) else key for key, one in pairs.items()]
     return ", ".join(shown) or "nothing is added"
-
-
-def is_agreed() -> bool:
-    """Wait for a yes at the terminal; raises PublishedError without one."""
-    if not can_ask(Screen(sys.stderr)):
-        raise PublishedError("nothing was added: there is no terminal to confirm at; add --yes")
-    try:
-        reply = asyncio.run(read_line(Screen(sys.stderr), "Add it? [y/N] "))
-    except InputClosed:
-        return False
-    return reply.strip().lower() in ("y", "yes")

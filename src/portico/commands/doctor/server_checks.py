@@ -1,6 +1,5 @@
 """Checks of servers: their commands, whether they respond, their versions and stored lists."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -8,12 +7,11 @@ from typing import Any
 
 from portico.commands.console.login_views import configured_login, login_warning
 from portico.commands.console.running import RunningPortico
-from portico.commands.console.server_check import check_server
+from portico.commands.console.server_check import check_each
 from portico.commands.console.tables import duration, shortened
 from portico.commands.doctor.faults import Finding, finding
 from portico.core.config.schema import ComponentEntry, Config, ServerEntry
 
-_MAX_CONCURRENT = 4
 _VERSION_S = 30.0
 _OLD_S = 30 * 86_400
 _MAX_ERROR = 300
@@ -90,17 +88,9 @@ async def check_servers(
     config: Config, out: set[str], version: str, within_s: float | None
 ) -> list[dict[str, Any]]:
     """Start or reach every enabled server that can be; return their outcomes."""
-    limiter = asyncio.Semaphore(_MAX_CONCURRENT)
-
-    async def check(name: str) -> dict[str, Any]:
-        async with limiter:
-            return await check_server(config.path, name, version, within_s)
-
     entries = config.entries.items()
     names = [name for name, one in entries if one.enabled and not one.problem and name not in out]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(check(name)) for name in names]
-    return [task.result() for task in tasks]
+    return await check_each(config.path, names, version, within_s)
 
 
 def failures(outcomes: list[dict[str, Any]]) -> list[Finding]:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from portico.core.state.report import report
 from portico.library.components.aliases import ConfigAliases
@@ -18,32 +18,13 @@ from portico.library.components.resolution import (
 )
 
 if TYPE_CHECKING:
+    from portico.commands.cli.run import RunOptions
     from portico.library.components.bundled import BundleOpener
     from portico.library.components.project import Project
     from portico.library.components.project_builds import ProjectBuilds
     from portico.library.components.resolver import RequestedComponent
 
 DEFAULT_PORT = 8000
-
-
-class RunOptions(Protocol):
-    """The options of the command that a bundle may set."""
-
-    component: list[str]
-    override: list[str]
-    config: str | None
-    grant: list[str]
-    handlers: str | None
-    pull: bool
-    prefix: bool
-    shadow: list[str]
-    http: str | None
-    transport: str | None
-    listen: str | None
-    stdio: bool
-    watch: bool
-    builds: "ProjectBuilds | None"
-    name: str | None
 
 
 class _Bundles:
@@ -65,7 +46,7 @@ class _Bundles:
         return await self.opener.expand(entries, is_all=is_all)
 
 
-def composer_of(options: RunOptions) -> Composer:
+def composer_of(options: "RunOptions") -> Composer:
     """Return the composer of a command line; a bundle alone sets options that are not given."""
     aliases = ConfigAliases(options.config)
     if options.watch:
@@ -127,7 +108,7 @@ def _builds(entries: "Sequence[RequestedComponent]") -> "ProjectBuilds":
     return ProjectBuilds(found)
 
 
-def _set_as_composed(options: RunOptions, opener: "BundleOpener") -> None:
+def _set_as_composed(options: "RunOptions", opener: "BundleOpener") -> None:
     """Set the options of a bundle that is served alone, unless the command line has its own."""
     contents = opener.alone
     if contents is None:
