@@ -128,8 +128,10 @@ class CollectedBundle:
         file = self._add(path)
         exports = wasm_exports(self._files[file], component.label)
         if component.entry is not None and settings_of(component.entry).granted.lines():
-            what = "its grants of the config are not in the bundle"
-            report(f"{component.name}: {what}; name those that it requires with --grant")
+            report(
+                f"{component.name}: its grants of the config are not in the bundle; "
+                "name those that it requires with --grant"
+            )
         return BundledComponent(
             name=component.name,
             kind="wasm",
@@ -228,20 +230,25 @@ def _requires(component: Component, facts: SourceFacts) -> tuple[str, ...]:
     """Return the modules that a component imports and that are not put into the bundle."""
     for one in facts.imports:
         if one.origin == "missing":
-            what = f"{one.by}:{one.line}: {one.name} is neither beside the file nor installed"
-            report(f"{what}; it is not in the bundle")
+            report(
+                f"{one.by}:{one.line}: {one.name} is neither beside the file nor installed; "
+                "it is not in the bundle"
+            )
     return tuple(sorted({one.name for one in facts.imports if one.origin == "installed"}))
 
 
 def _url(component: Component) -> BundledComponent:
     entry = component.entry
     if entry is not None and entry.headers:
-        how = "give the URL itself, and let each user log in"
-        raise ComponentError(f"{component.label}: its headers may be secrets; {how}")
+        raise ComponentError(
+            f"{component.label}: its headers may be secrets; "
+            "give the URL itself, and let each user log in"
+        )
     parts = urlsplit(component.url)
     if parts.username is not None or parts.password is not None:
-        how = "remove the user and the password"
-        raise ComponentError(f"{component.label}: the URL has a secret; {how}")
+        raise ComponentError(
+            f"{component.label}: the URL has a secret; remove the user and the password"
+        )
     return BundledComponent(name=component.name, kind="url", url=component.url)
 
 

@@ -76,8 +76,10 @@ def _approve(path: str, components: Sequence[Component]) -> None:
         with open_bundle_file(path) as bundle:
             for name, inner in bundle.inner():
                 if approvals.missing(inner, origins[name]):
-                    what = f"{name} in it needs rights that are not approved here"
-                    report(f"{path}: {what}; {how} to read and allow them")
+                    report(
+                        f"{path}: {name} in it needs rights that are not approved here; "
+                        f"{how} to read and allow them"
+                    )
                     return
             accept_bundle(bundle, os.path.realpath(path))
     except BundleError as error:

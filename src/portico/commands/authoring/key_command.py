@@ -51,8 +51,10 @@ def _list(options: argparse.Namespace) -> int:
         screen.data([{"name": name, **about} for name, about in keys.items()])
         return 0
     if not keys:
-        what = f"{found.path}: no key is trusted"
-        screen.print(f"{what}; add a table [trust.keys.NAME] with file and signs_for")
+        screen.print(
+            f"{found.path}: no key is trusted; "
+            "add a table [trust.keys.NAME] with file and signs_for"
+        )
         return 0
     rows = [("key", "state", "signs for", "digest of the key")]
     rows += [

@@ -47,11 +47,14 @@ class NamesFile:
         self._check_new(name, config)
         component = classify(argument, ConfigAliases(self._chosen))
         if component.is_alias or argument in config.profiles:
-            how = f"to give it a second name, write `portico profiles add {name} {argument}`"
-            raise ComponentError(f"{argument} is a name of the config already; {how}")
+            raise ComponentError(
+                f"{argument} is a name of the config already; "
+                f"to give it a second name, write `portico profiles add {name} {argument}`"
+            )
         if component.url:
-            how = f"write `portico servers add {name} URL`"
-            raise ComponentError(f"a URL is a server, not a component; {how}")
+            raise ComponentError(
+                f"a URL is a server, not a component; write `portico servers add {name} URL`"
+            )
         _report_program(name)
         self._write("components", name, _entry(component))
         return component
@@ -95,24 +98,29 @@ class NamesFile:
             raise ConfigError(f"{self.path}: there is no {what} {quoted(name)}; {hint}")
         for other, profile in config.profiles.items():
             if other != name and name in (classify_name(one)[1] for one in profile.members):
-                how = "remove it there first"
-                raise ConfigError(f"{self.path}: profiles.{other} has {quoted(name)}; {how}")
+                raise ConfigError(
+                    f"{self.path}: profiles.{other} has {quoted(name)}; remove it there first"
+                )
         if section == "components" and name in config.linked:
-            how = "remove it there first"
-            raise ConfigError(f"{self.path}: gateway.links has {quoted(name)}; {how}")
+            raise ConfigError(
+                f"{self.path}: gateway.links has {quoted(name)}; remove it there first"
+            )
         self._change(EntryChange((section, name)))
 
     def _check_new(self, name: str, config: Config) -> None:
         if not is_valid_name(name):
             raise ConfigError(f"{quoted(name)} is not a valid name; try {valid_name(name)}")
         if name in RESERVED:
-            how = f"choose another, such as my-{name}"
-            raise ConfigError(f"{name} is the name of a command of Portico; {how}")
+            raise ConfigError(
+                f"{name} is the name of a command of Portico; choose another, such as my-{name}"
+            )
         kinds = {"server": config.servers, "component": config.components}
         for kind, known in {**kinds, "profile": config.profiles}.items():
             if name in known:
-                how = f"remove it first with `portico {kind}s remove {name}`"
-                raise ConfigError(f"{self.path}: there is a {kind} {name} already; {how}")
+                raise ConfigError(
+                    f"{self.path}: there is a {kind} {name} already; "
+                    f"remove it first with `portico {kind}s remove {name}`"
+                )
 
     def _member(self, argument: str, profile: str, config: Config) -> str:
         """Return a member as it is written: a name as it is, a file with its whole path."""
@@ -129,8 +137,9 @@ class NamesFile:
 
     def _change(self, change: EntryChange) -> None:
         if self.path.endswith((".json", ".jsonc")):
-            how = "use a portico.toml"
-            raise ConfigError(f"{self.path}: a client's file has no components or profiles; {how}")
+            raise ConfigError(
+                f"{self.path}: a client's file has no components or profiles; use a portico.toml"
+            )
         rewrite(self.path, lambda old: changed_entries(self.path, old, lambda _: [change]))
 
 

@@ -21,8 +21,10 @@ def main(argv: list[str]) -> int:
     found = PublishedConfig(options.config)
     references = [found.reference(one) for one in options.reference or configured(found)]
     if not references:
-        what = f"{found.path}: no component has a reference"
-        raise DistributionError(f"{what}; give one: portico pull oci://HOST/NAME:TAG")
+        raise DistributionError(
+            f"{found.path}: no component has a reference; "
+            "give one: portico pull oci://HOST/NAME:TAG"
+        )
     puller = Puller(found.publishing, found.lock, found.cache, transfer_bar())
     screen = Screen(sys.stdout)
     shown: list[dict[str, Any]] = []

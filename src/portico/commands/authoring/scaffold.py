@@ -58,15 +58,20 @@ def with_aligned_comments(text: str) -> str:
 def check_project(project: NewProject, language: Language, lang: str) -> None:
     """Raise PorticoError if this project cannot be made here; nothing was written."""
     if not is_valid_name(project.name):
-        how = f"try {valid_name(project.name)}"
-        raise PorticoError(f"{project.name[:80]!r} is not a valid name; {how}")
+        raise PorticoError(
+            f"{project.name[:80]!r} is not a valid name; try {valid_name(project.name)}"
+        )
     module = project.module
     if not module.isidentifier() or keyword.iskeyword(module):
-        how = "begin it with a letter, and use letters, digits and -"
-        raise PorticoError(f"{project.name} cannot be the name of a module; {how}")
+        raise PorticoError(
+            f"{project.name} cannot be the name of a module; "
+            "begin it with a letter, and use letters, digits and -"
+        )
     if module in sys.stdlib_module_names or module == "portico":
-        how = f"choose another, such as my-{project.name}"
-        raise PorticoError(f"{project.name} is a module that exists already; {how}")
+        raise PorticoError(
+            f"{project.name} is a module that exists already; "
+            f"choose another, such as my-{project.name}"
+        )
     _check_version(project, language)
     missing = language.needs()
     if missing:
@@ -77,9 +82,10 @@ def _check_version(project: NewProject, language: Language) -> None:
     name = language.interface
     known = [f"{name}@{version}" for version in INTERFACES[name]]
     if project.interface not in known:
-        what = f"{printable(project.interface)[:80]} is not known"
-        how = f"this Portico knows {', '.join(known)}; leave it out for the newest"
-        raise PorticoError(f"--version: {what}; {how}")
+        raise PorticoError(
+            f"--version: {printable(project.interface)[:80]} is not known; "
+            f"this Portico knows {', '.join(known)}; leave it out for the newest"
+        )
 
 
 def write_project(folder: str, files: Mapping[str, str], *, force: bool) -> None:
@@ -89,8 +95,10 @@ def write_project(folder: str, files: Mapping[str, str], *, force: bool) -> None
         if os.path.lexists(folder) and not os.path.isdir(folder):
             raise PorticoError(f"{folder}: a file; give another folder with -o")
         if has_files and not force:
-            how = "give another with -o, or --force to write into it"
-            raise PorticoError(f"{folder}: the folder is not empty; {how}")
+            raise PorticoError(
+                f"{folder}: the folder is not empty; "
+                "give another with -o, or --force to write into it"
+            )
         if has_files:
             _write_into(folder, files)
         else:

@@ -405,8 +405,10 @@ def python_wasm_needs() -> str:
     """Return what is missing for Python that is compiled."""
     beside = os.path.join(os.path.dirname(sys.executable), "componentize-py")
     if shutil.which("componentize-py") is None and not os.path.exists(beside):
-        how = f"run `pip install componentize-py=={_COMPONENTIZE}`"
-        return f"componentize-py, which is not found; {how}"
+        return (
+            "componentize-py, which is not found; "
+            f"run `pip install componentize-py=={_COMPONENTIZE}`"
+        )
     return _runtime()
 
 

@@ -53,8 +53,10 @@ def configured_agents(path: str) -> "AgentsConfig":
         from portico.core.config.agent_presets import PRESETS
 
         table = '[[agents]] with id = "qwen" and preset = "qwen"'
-        how = f"add a table such as {table} (presets: {', '.join(PRESETS)}), or one with a command"
-        raise PorticoError(f"{path}: no agent is configured; {how}")
+        raise PorticoError(
+            f"{path}: no agent is configured; "
+            f"add a table such as {table} (presets: {', '.join(PRESETS)}), or one with a command"
+        )
     return config
 
 
@@ -117,8 +119,10 @@ async def _test(config: "AgentsConfig", id: str, as_json: bool) -> int:
 
 def _tested(entry: "AgentEntry", outcome: dict[str, Any]) -> str:
     if not outcome["started"]:
-        what = f"{entry.id}: found the command {outcome['command']}"
-        return f"{what}; agents of kind {entry.kind} are not started by this test"
+        return (
+            f"{entry.id}: found the command {outcome['command']}; "
+            f"agents of kind {entry.kind} are not started by this test"
+        )
     login = "logged in" if outcome["logged_in"] else "login unknown"
     name = outcome["agent"]
     shown = name if name == entry.id else f"{entry.id}: {name}"
@@ -224,8 +228,9 @@ def _options(argv: list[str]) -> argparse.Namespace:
         options.prompt = None
         return options
     if action != _EXPLAIN:
-        known = f"{_EXPLAIN} or {_TEST}"
-        parser.error(f"there is no action {action[:40]!r}; use {known}, or none for the list")
+        parser.error(
+            f"there is no action {action[:40]!r}; use {_EXPLAIN} or {_TEST}, or none for the list"
+        )
     if not words or not " ".join(words).strip():
         parser.error(f"{_EXPLAIN} needs a PROMPT")
     if not options.type:

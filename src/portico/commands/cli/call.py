@@ -60,8 +60,10 @@ def main(argv: list[str]) -> int:
         if isinstance(address, Command) and component.is_file and entry is None:
             address = replace(address, on_stderr=heard.append)
         if entry is not None and not entry.tools.allows(options.tool):
-            why = f"the config filters it out (servers.{entry.name}.tools)"
-            raise _CallFailed(f"cannot call {options.tool}: {why}")
+            raise _CallFailed(
+                f"cannot call {options.tool}: the config filters it out "
+                f"(servers.{entry.name}.tools)"
+            )
     arguments = _parse_json(parser, options.arguments)
     try:
         return run(_call(address, options, arguments, entry))
@@ -69,8 +71,9 @@ def main(argv: list[str]) -> int:
         if not _is_in_config(options, entry):
             raise
         # The running gateway may have it; or a file has the name of a server.
-        meant = f"portico call {options.target}__{options.tool}"
-        raise _CallFailed(f"{error}\n  through the gateway, run `{meant}`") from None
+        raise _CallFailed(
+            f"{error}\n  through the gateway, run `portico call {options.target}__{options.tool}`"
+        ) from None
     finally:
         _show_failure(options.tool, heard)
 
@@ -251,8 +254,7 @@ def _where(text: str, problem: str) -> str:
         start = max(0, error.colno - 41)
         shown = line[start : error.colno + 39]
         arrow = " " * (error.colno - 1 - start) + "^"
-        place = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        return f"{place}\n  {shown}\n  {arrow}"
+        return f"{error.msg} at line {error.lineno}, column {error.colno}\n  {shown}\n  {arrow}"
     except RecursionError:
         pass
     return problem
@@ -287,8 +289,9 @@ def _value(name: str, text: str, schema: Any) -> Any:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         if kinds and "string" not in kinds:
-            problem = f"must be JSON of type {' or '.join(kinds)}, not {text[:80]!r}"
-            raise _CallFailed(f"--arg {name} {problem}") from None
+            raise _CallFailed(
+                f"--arg {name} must be JSON of type {' or '.join(kinds)}, not {text[:80]!r}"
+            ) from None
         return text
     kind = type_name(value)
     fits = kind in kinds or (kind == "integer" and "number" in kinds)

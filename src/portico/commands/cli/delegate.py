@@ -48,8 +48,10 @@ def main(argv: list[str]) -> int:
     enabled = [entry for entry in config.entries.values() if entry.enabled]
     if not enabled:
         agents = ", ".join(config.entries)
-        how = "set enabled = true for one of them, or remove enabled = false"
-        raise PorticoError(f"{path}: no agent is enabled ({agents}); {how}")
+        raise PorticoError(
+            f"{path}: no agent is enabled ({agents}); "
+            "set enabled = true for one of them, or remove enabled = false"
+        )
     if options.resume:
         asyncio.run(_find_resumed(options))
     elif options.agent and not options.type:
@@ -86,8 +88,7 @@ async def _find_resumed(options: argparse.Namespace) -> None:
         if input is None or not is_delegated(task):
             raise PorticoError(f"--resume: {short(task)} was not delegated to an agent")
         if not task.is_finished:
-            how = "wait for it, or cancel it"
-            raise PorticoError(f"--resume: {short(task)} is {task.word}; {how}")
+            raise PorticoError(f"--resume: {short(task)} is {task.word}; wait for it, or cancel it")
         result = stored_result(await store.result(task))
     finally:
         await store.close()

@@ -128,8 +128,10 @@ def agents_factory(path: str | None, links: "tuple[Link, ...]") -> "tuple[str, A
     config = configured_agents(path or config_file())
     for entry in config.entries.values():
         if entry.enabled and (entry.tools or entry.max_depth):
-            what = f"{entry.id}: `tools` and `max_depth` have no effect here"
-            report(f"{what}: `portico run --agents` has no other tools; use `portico serve`")
+            report(
+                f"{entry.id}: `tools` and `max_depth` have no effect here: "
+                "`portico run --agents` has no other tools; use `portico serve`"
+            )
 
     def make(_: str | None) -> "EndpointApp":
         from portico.agents.delegation.agents_app import AgentsApp

@@ -150,8 +150,9 @@ def _check_server(config: "Config", name: str, http: str | None) -> None:
         hint = suggestion(name, config.entries) or "add it first"
         raise PorticoError(f"{config.path}: there is no server {name!r}; {hint}")
     if not entry.enabled:
-        how = f"enable it with `portico servers enable {name}`"
-        raise PorticoError(f"{config.path}: {name} is disabled; {how}")
+        raise PorticoError(
+            f"{config.path}: {name} is disabled; enable it with `portico servers enable {name}`"
+        )
 
 
 def _client_name(text: str) -> str:

@@ -18,8 +18,10 @@ def run_server(
 ) -> int:
     """Serve a server of the user's program as `portico run` serves its file."""
     if _is_in_event_loop():
-        how = "call it outside, or serve `server.asgi()`"
-        raise RuntimeError(f"server.run() cannot be called in a running event loop; {how}")
+        raise RuntimeError(
+            "server.run() cannot be called in a running event loop; "
+            "call it outside, or serve `server.asgi()`"
+        )
 
     def serve() -> int:
         from portico.gateway.app import app_http, app_stdio, server_app

@@ -49,8 +49,9 @@ def _wait_for_end(folder: str, name: str, words: str, until: float, within_s: fl
     while send_command(folder, name, "status", _ASK_S) is not None or _is_alive(int(process)):
         now = time.monotonic()
         if now > until:
-            why = f"process {process} has not ended after {within_s:g} s: it waits for {words}"
-            raise PorticoError(f"{why}; {how}")
+            raise PorticoError(
+                f"process {process} has not ended after {within_s:g} s: it waits for {words}; {how}"
+            )
         if not is_told and now - began > _SILENT_S:
             is_told = True
             sys.stderr.write(f"process {process} waits for {words}; {how}\n")

@@ -147,8 +147,9 @@ async def resume(store: "TaskStore", options: argparse.Namespace) -> int:
     """Store a task that does the work of an unsuccessful one again."""
     task, now = await find_task(store, options.words[0]), time.time()
     if task.parent:
-        why = f"the agent of {task.parent} started it; resume that one"
-        raise PorticoError(f"cannot resume {short(task)}: {why}")
+        raise PorticoError(
+            f"cannot resume {short(task)}: the agent of {task.parent} started it; resume that one"
+        )
     try:
         fresh = await store.resume(LOCAL, task.id)
     except TaskRefused as refused:
@@ -217,7 +218,9 @@ async def prune(store: "TaskStore", options: argparse.Namespace) -> int:
         return 0
     screen.print(f"removed {counted(removed, 'task')}")
     if kept:
-        named = f"{counted(len(kept), 'task')} with changes that were not collected"
-        how = "`portico tasks diff ID` shows them, `collect` and `discard` end that"
-        screen.print(f"kept {named}: {', '.join(kept)}; {how}")
+        screen.print(
+            f"kept {counted(len(kept), 'task')} with changes that were not collected: "
+            f"{', '.join(kept)}; "
+            "`portico tasks diff ID` shows them, `collect` and `discard` end that"
+        )
     return 0

@@ -158,8 +158,10 @@ async def _wait(store: "TaskStore", options: argparse.Namespace) -> int:
 
     ended = await ended_task(store, task.id, options.timeout, tell)
     if not ended.is_finished:
-        why = f"is still {ended.word} after {options.timeout:g} s"
-        raise PorticoError(f"{short(ended)} {why}; `portico tasks show {short(ended)}` shows it")
+        raise PorticoError(
+            f"{short(ended)} is still {ended.word} after {options.timeout:g} s; "
+            f"`portico tasks show {short(ended)}` shows it"
+        )
     if options.json:
         Screen(sys.stdout).data(await task_data(store, ended, in_full=True))
     else:
@@ -201,8 +203,9 @@ def _options(argv: list[str]) -> argparse.Namespace:
     if options.finished and options.damaged:
         parser.error("give either --finished or --damaged, not both")
     if options.yes and action == "prune" and not (options.finished or options.damaged):
-        why = "expired tasks need no confirmation"
-        parser.error(f"--yes works only with --finished and --damaged; {why}")
+        parser.error(
+            "--yes works only with --finished and --damaged; expired tasks need no confirmation"
+        )
     return options
 
 

@@ -42,8 +42,9 @@ def accept_bundle(bundle: BundleReader, origin: str) -> None:
         Approvals(state_folder()).accept(bundle, origin)
     except OSError as error:
         why = error.strerror or error
-        how = "make room for it, or check the state folder"
-        raise BundleError(f"the approval cannot be written: {why}; {how}") from None
+        raise BundleError(
+            f"the approval cannot be written: {why}; make room for it, or check the state folder"
+        ) from None
 
 
 def _unapproved(path: str, lines: list[str], *, has_changed: bool) -> str:

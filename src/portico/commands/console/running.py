@@ -165,8 +165,10 @@ def owners(config: str) -> tuple[str, list[str]]:
 
 def nothing_runs(path: str) -> str:
     """The message for a user without a config or a running gateway."""
-    how = "create it with `portico servers add NAME COMMAND`"
-    return f"no gateway is running, and there is no config at {path}; {how}"
+    return (
+        f"no gateway is running, and there is no config at {path}; "
+        "create it with `portico servers add NAME COMMAND`"
+    )
 
 
 def _cached_status(path: str, version: str) -> dict[str, Any]:

@@ -22,9 +22,11 @@ class QuestionClosed(PorticoError):
     """A question was closed before its answer was stored."""
 
     def __init__(self, task: TaskRecord) -> None:
-        why = "it was answered elsewhere, it expired, or its task ended"
-        how = f"`portico tasks show {short(task)}` shows which"
-        super().__init__(f"{short(task)}: the question is closed: {why}; {how}")
+        super().__init__(
+            f"{short(task)}: the question is closed: "
+            "it was answered elsewhere, it expired, or its task ended; "
+            f"`portico tasks show {short(task)}` shows which"
+        )
 
 
 async def answer_at_terminal(store: "TaskStore", task: TaskRecord, question: TaskQuestion) -> bool:
@@ -64,8 +66,10 @@ async def _asked(question: TaskQuestion, asker: str) -> Any:
     """Ask at the terminal; return None if the user closed the form without an answer."""
     err = Screen(sys.stderr)
     if not can_ask(err):
-        how = "give an ANSWER or --form JSON; there is no terminal to ask at"
-        raise PorticoError(f"{question_text(question.body)}\n  {how}")
+        raise PorticoError(
+            f"{question_text(question.body)}\n  give an ANSWER or --form JSON; "
+            "there is no terminal to ask at"
+        )
     asked = msgspec.json.decode(question.body)
     if asked["method"] == ELICIT:
         answered = await Form(err, asker, Ticker(err)).answer(asked.get("params") or {})

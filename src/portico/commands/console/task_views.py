@@ -79,8 +79,9 @@ async def find_task(store: "TaskStore", given: str) -> TaskRecord:
     if len(found) == 1 and given:
         return found[0]
     if not found or not given:
-        how = "`portico tasks list` shows those that exist"
-        raise PorticoError(f"there is no task {given[:40]!r}; {how}")
+        raise PorticoError(
+            f"there is no task {given[:40]!r}; `portico tasks list` shows those that exist"
+        )
     named = ", ".join(task.id for task in found[:_MAX_AMBIGUOUS])
     more = "" if len(found) <= _MAX_AMBIGUOUS else " and more"
     raise PorticoError(f"{given!r} matches several tasks; give more characters: {named}{more}")
@@ -122,9 +123,10 @@ async def show_list(
         return
     damaged = await store.damaged()
     if damaged:
-        named = f"{counted(len(damaged), 'task')} cannot be read: {', '.join(damaged)}"
-        how = "remove damaged records with `portico tasks prune --damaged`"
-        Screen(sys.stderr).print(f"portico: {named}; {how}")
+        Screen(sys.stderr).print(
+            f"portico: {counted(len(damaged), 'task')} cannot be read: {', '.join(damaged)}; "
+            "remove damaged records with `portico tasks prune --damaged`"
+        )
     if not tasks:
         screen.print("no tasks" if options.state is None else f"no tasks are {options.state}")
         return

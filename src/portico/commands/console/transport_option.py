@@ -110,8 +110,9 @@ def _checked(found: Mapping[str, Any], path: str, variable: str) -> "Transport":
         else:
             transport: Transport = value
             return transport
-    how = f"define `async def {variable}{_PARAMETERS}`"
-    raise ComponentError(f"{where}: the transport {variable!r} {why}; {how}")
+    raise ComponentError(
+        f"{where}: the transport {variable!r} {why}; define `async def {variable}{_PARAMETERS}`"
+    )
 
 
 def _named(error: Exception) -> str:
