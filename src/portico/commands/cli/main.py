@@ -20,8 +20,8 @@ COMMANDS = {
     "new": ("authoring.new_command", "make a project for a component of your own"),
     "compose": ("authoring.compose_command", "write components to one file, a bundle"),
     "approve": ("authoring.approve_command", "allow the rights that a bundle needs"),
-    "components": ("authoring.components_command", "give components short names"),
-    "profiles": ("authoring.profiles_command", "give several components one name"),
+    "components": ("authoring.names_command:components", "give components short names"),
+    "profiles": ("authoring.names_command:profiles", "give several components one name"),
     "init": ("setup.init_command", "start here: import servers, and add Portico to clients"),
     "import": ("setup.import_command", "import the servers of another client"),
     "install": ("setup.install_command", "write Portico's entry into a client's file"),
@@ -45,7 +45,8 @@ COMMANDS = {
     "completion": ("cli.completion", "print a completion script for your shell"),
     "version": ("cli.version", "show the version of Portico"),
 }
-"""Each command's module in `portico.commands`, which has a `main(argv) -> int`, and its purpose."""
+"""Each command's module in `portico.commands`, which has a `main(argv) -> int`, and its purpose;
+`module:object` where one module has several commands."""
 
 FAILED, USAGE, INTERRUPTED, PIPE_CLOSED = 1, 2, 130, 141
 
@@ -110,10 +111,12 @@ def _run(arguments: list[str]) -> int:
 
 
 def module_of(name: str) -> Any:
-    """Import the module of a command."""
+    """Import the module of a command, or the object in a module that stands for it."""
     from importlib import import_module
 
-    return import_module(f"portico.commands.{COMMANDS[name][0]}")
+    path, _, part = COMMANDS[name][0].partition(":")
+    module = import_module(f"portico.commands.{path}")
+    return getattr(module, part) if part else module
 
 
 def _explained(run: Callable[[], int]) -> int:
