@@ -1,10 +1,7 @@
 """`portico import`: the servers of a client's file, or of a predecessor's, into the config."""
 
-import sys
-
 from portico.commands.console.dialog import Dialog
 from portico.commands.console.parser import Parser
-from portico.commands.console.render import Screen
 from portico.commands.setup.importer import (
     Importer,
     add_import_options,
@@ -23,9 +20,7 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     refuse_below_agent("portico import")
     if options.undo:
-        for line in undo("import", options.source):
-            Screen(sys.stdout).print(line)
-        return 0
+        return undo("import", options.source)
     config = config_of(options)
     dialog = Dialog(yes=options.yes, dry_run=options.dry_run)
     sources = sources_of(options.source)  # all are read before anything is written

@@ -1,11 +1,9 @@
 """`portico install`: Portico's entry in the file of a client."""
 
 import argparse
-import sys
 
 from portico.commands.console.dialog import Dialog
 from portico.commands.console.parser import Parser
-from portico.commands.console.render import Screen
 from portico.commands.setup.installer import add_install_options, client, install
 from portico.commands.setup.moves import FileChanges, Mover, undo
 from portico.core.config.client_table import CLIENTS, ClientFormat, this_system
@@ -19,9 +17,7 @@ def main(argv: list[str]) -> int:
     refuse_below_agent("portico install")
     rows = _rows(options)
     if options.undo:
-        for line in (line for row in rows for line in undo("install", row.name)):
-            Screen(sys.stdout).print(line)
-        return 0
+        return undo("install", *(row.name for row in rows))
     dialog = Dialog(yes=options.yes, dry_run=options.dry_run)
     for row in rows:
         install(FileChanges(dialog, Mover("install", row.name)), row, options)

@@ -1,10 +1,7 @@
 """`portico migrate`: a client's servers into the config, and Portico in their place."""
 
-import sys
-
 from portico.commands.console.dialog import Dialog
 from portico.commands.console.parser import Parser
-from portico.commands.console.render import Screen
 from portico.commands.setup.importer import Importer, add_import_options, config_of, sources_of
 from portico.commands.setup.installer import add_install_options, client, take_over
 from portico.commands.setup.moves import FileChanges, Mover, undo
@@ -18,9 +15,7 @@ def main(argv: list[str]) -> int:
     refuse_below_agent("portico migrate")
     row = client(options.client)
     if options.undo:
-        for line in undo("migrate", row.name):
-            Screen(sys.stdout).print(line)
-        return 0
+        return undo("migrate", row.name)
     dialog = Dialog(yes=options.yes, dry_run=options.dry_run)
     files = FileChanges(dialog, Mover("migrate", row.name))
     importer = Importer(files, config_of(options), options.secrets)

@@ -1,6 +1,7 @@
 """The changes that commands make to files: shown as a diff, and kept so that each can be undone."""
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from portico.commands.console.dialog import Dialog
+from portico.commands.console.render import Screen
 from portico.commands.console.secret_values import plain_secrets
 from portico.core.config.paths import state_folder
 from portico.core.documents.document import Document, as_text, parse
@@ -110,8 +112,16 @@ class Mover:
             ) from None
 
 
-def undo(command: str, target: str) -> Iterator[str]:
-    """Undo the last move of a command; return a line about each file."""
+def undo(command: str, *targets: str) -> int:
+    """Undo the last move of a command for each target, and print a line about each file; return
+    the exit code."""
+    for target in targets:
+        for line in _undo(command, target):
+            Screen(sys.stdout).print(line)
+    return 0
+
+
+def _undo(command: str, target: str) -> Iterator[str]:
     for record in sorted((path for _, path in dated(_folder(), _SUFFIX)), reverse=True):
         try:
             move = msgspec.json.decode(_content(record), type=_Move)
