@@ -24,7 +24,7 @@ class NamesCommand(Struct, frozen=True):
     given: str
     """The words of `add` after the NAME."""
     least: str
-    """Those that a person who has no names yet is told."""
+    """The shortest words of `add`, for the hint in an empty list."""
     what: str
     description: str
     example: str

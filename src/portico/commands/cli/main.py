@@ -111,7 +111,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def module_of(name: str) -> Any:
-    """Import the module of a command, or the object in a module that stands for it."""
+    """Import the module of a command; one of several in a module is an object."""
     from importlib import import_module
 
     path, _, part = COMMANDS[name][0].partition(":")
