@@ -1,4 +1,7 @@
-"""The config's gateway as a target: the running one, or one started for a single command."""
+"""The config's gateway as a target: the running one, or one started for a single command.
+
+The status of running ones: `console/running.py`. The command that serves: `serve.py`.
+"""
 
 import argparse
 import asyncio

@@ -1,4 +1,7 @@
-"""`portico servers login` and `logout`: the login at a remote server."""
+"""`portico servers login` and `logout`: the login at a remote server.
+
+The login itself, which `portico init` offers too: `console/server_login.py`.
+"""
 
 import argparse
 import os

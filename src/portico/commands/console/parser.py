@@ -1,4 +1,7 @@
-"""The argument parser of every command, which suggests corrections for wrong usage."""
+"""The argument parser of every command, which suggests corrections for wrong usage.
+
+The types of arguments, and options of several commands: `argument_types.py`.
+"""
 
 import argparse
 import os

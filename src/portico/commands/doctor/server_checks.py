@@ -1,4 +1,7 @@
-"""Checks of servers: their commands, whether they respond, their versions and stored lists."""
+"""Checks of servers: their commands, whether they respond, their versions and stored lists.
+
+The start of one server: `console/server_check.py`.
+"""
 
 import os
 import shutil

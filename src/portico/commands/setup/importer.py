@@ -1,4 +1,7 @@
-"""Imports servers for `import`, `migrate` and `init`: shows, prompts, writes."""
+"""Imports servers for `import`, `migrate` and `init`: shows, prompts, writes.
+
+`import_plan.py` decides what is new or changed; `source.py` reads the files of clients.
+"""
 
 import argparse
 import os
