@@ -66,8 +66,8 @@ def _link(link: str, config: "Config") -> Inspected:
         return _broken(link, str(error))
     found.error = found.facts.problem
     if found.component.kind != "python" and not found.is_middleware:
-        how = "give a Python file or a WebAssembly component"
-        found.error = f"{found.component.label}: not middleware; {how}"
+        label = found.component.label
+        found.error = f"{label}: not middleware; give a Python file or a WebAssembly component"
     return found
 
 

@@ -67,11 +67,15 @@ def report_no_servers(config: "Config", path: str | None, group: str | None) -> 
     which = f" --config {shlex.quote(path)}" if path else ""
     if config.entries:
         members = f"group {group} of " if group else ""
-        how = f"enable one with `portico servers enable NAME{which}`"
-        report(f"all servers of {members}{config.path} are disabled; {how}")
+        report(
+            f"all servers of {members}{config.path} are disabled; "
+            f"enable one with `portico servers enable NAME{which}`"
+        )
     else:
-        how = f"`portico servers add NAME{which} COMMAND ARGS...`"
-        report(f"{config.path} has no servers; add one with {how}; no restart is needed")
+        report(
+            f"{config.path} has no servers; "
+            f"add one with `portico servers add NAME{which} COMMAND ARGS...`; no restart is needed"
+        )
 
 
 def print_own_traceback(error: BaseException) -> None:

@@ -73,9 +73,11 @@ def load_transport(argument: str) -> "Transport":
         raise ComponentError(f"{argument}: not a transport; give a Python file")
     found = vars(import_file(path))
     if variable not in found:
-        how = f"define `async def {variable}{_PARAMETERS}`"
         other = "" if component.variable else ", or give FILE.py:NAME"
-        raise ComponentError(f"{path}: contains no transport {variable!r}; {how}{other}")
+        raise ComponentError(
+            f"{path}: contains no transport {variable!r}; "
+            f"define `async def {variable}{_PARAMETERS}`{other}"
+        )
     transport, file = _checked(found, path, variable), os.path.abspath(path)
 
     async def serve(
