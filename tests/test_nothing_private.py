@@ -59,7 +59,7 @@ _EAGER = "documented for other implementations of tasks; gone with Python 3.11"
 _LISTS = "argparse has no public list of options; completion and hints need it"
 PRIVATE = {
     (
-        "library/wasm/interrupts.py",
+        "library/wasm/loaded.py",
         "wasmtime._ffi",
     ): "ends a guest at a tick, which nothing public can",
     ("library/wit/raw_host.py", "WasmtimeError._from_ptr"): _FFI,

@@ -8,7 +8,7 @@ from typing import Any
 from portico.agents.routing.admission import admit
 from portico.agents.routing.quotas import AgentQuotas, quotas_in_folder, quotas_in_memory
 from portico.agents.routing.routing import RoutingRequest
-from portico.agents.turns.configured_agent import launch_of
+from portico.agents.turns.delegation import launch_of
 from portico.core.config.agents_schema import AgentEntry, AgentPermissions, AgentsConfig, RateLimit
 
 REQUEST = RoutingRequest(task_type="code", prompt="fix it")

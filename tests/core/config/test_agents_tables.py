@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from portico.agents.turns.configured_agent import launch_of
+from portico.agents.turns.delegation import launch_of
 from portico.core.config.agent_presets import PRESETS
 from portico.core.config.agents_schema import (
     AgentCallbacks,

@@ -1,6 +1,6 @@
 """Words and vectors become one score."""
 
-from portico.gateway.search.fusion import fuse
+from portico.gateway.search.vectors import fuse
 
 WORDS = {0: 20.0, 1: 18.0}
 

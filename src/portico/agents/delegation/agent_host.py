@@ -11,8 +11,7 @@ from portico.agents.delegation.agent_slots import AgentSlots
 from portico.agents.routing.admission import Admission, admit
 from portico.agents.routing.availability import candidates_of, to_json
 from portico.agents.routing.routing import Routing, RoutingRequest, route
-from portico.agents.turns.configured_agent import launch_of
-from portico.agents.turns.delegation import TurnOutcome
+from portico.agents.turns.delegation import TurnOutcome, launch_of
 from portico.agents.turns.warm_pool import WarmPool
 from portico.core.config.agents_schema import AgentEntry, AgentsConfig
 from portico.core.state.background import Background

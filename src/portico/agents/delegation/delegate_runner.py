@@ -26,13 +26,13 @@ from portico.agents.delegation.stored_delegation import (
     result_from,
 )
 from portico.agents.routing.routing import Routing, RoutingRequest
-from portico.agents.turns.configured_agent import launch_of
 from portico.agents.turns.delegation import (
     AgentAnswer,
     AgentPrompt,
     AgentQuestion,
     ProvidedServer,
     TurnOutcome,
+    launch_of,
 )
 from portico.agents.turns.run_turn import Turn, turn_of
 from portico.agents.turns.turn import AcpTurn

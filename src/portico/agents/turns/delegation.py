@@ -8,7 +8,12 @@ import msgspec
 from msgspec import Struct
 
 from portico.agents.turns.usage import AgentUsage
-from portico.core.config.agents_schema import AgentCallbacks, AgentPermissions, AgentTimeouts
+from portico.core.config.agents_schema import (
+    AgentCallbacks,
+    AgentEntry,
+    AgentPermissions,
+    AgentTimeouts,
+)
 from portico.upstream.process.environment import clean
 from portico.upstream.process.family import Family
 from portico.upstream.wires.child_wire import Command
@@ -231,3 +236,25 @@ class TurnOutcome(Struct, frozen=True, kw_only=True):
 
 def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def launch_of(entry: AgentEntry) -> AgentLaunch:
+    """Return how the configured agent is started, and what it may do.
+
+    Its process runs in the folder of the task, for which `entry.cwd` is only a default.
+    """
+    preset = entry.known if entry.permissions.restricts else None
+    return AgentLaunch(
+        name=entry.id,
+        argv=(entry.command, *entry.args),
+        kind=entry.kind,
+        env=entry.env,
+        timeouts=entry.timeouts,
+        permissions=entry.permissions,
+        callbacks=entry.callbacks,
+        mode=entry.mode,
+        config_options=entry.options,
+        auth_method=entry.auth_method,
+        login=entry.login_command,
+        session_meta={} if preset is None else preset.session_meta,
+    )

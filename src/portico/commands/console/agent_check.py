@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from portico.agents.routing.availability import problem
-from portico.agents.turns.configured_agent import launch_of
+from portico.agents.turns.delegation import launch_of
 from portico.agents.turns.failures import LoginRequired
 from portico.agents.turns.probe import probe
 from portico.core.config.agents_schema import AgentEntry

@@ -12,7 +12,6 @@ from portico.core.catalog.cache_folder import CacheFolder
 from portico.core.model.errors import PorticoError
 from portico.core.state.memory import give_back_memory
 from portico.gateway.search.embedding_model import EmbeddingModel, load
-from portico.gateway.search.fusion import fuse
 from portico.gateway.search.index import Hit, ToolIndex
 from portico.gateway.search.index_builder import Tools
 from portico.gateway.search.ranking import MAX_QUERY, clauses, in_turn
@@ -21,6 +20,17 @@ from portico.gateway.search.vectorfile import VectorFile, key_of
 if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
+
+DAMPING = 20.0
+"""Added to the best lexical score before dividing, so that low scores have little weight."""
+
+
+def fuse(words: Mapping[int, float], cosines: Sequence[float]) -> dict[int, float]:
+    """Add the lexical scores, scaled below 1, and the cosines; ranks would lose confidence."""
+    scale = max(words.values(), default=0.0) + DAMPING
+    score = words.get
+    return {place: score(place, 0.0) / scale + cosine for place, cosine in enumerate(cosines)}
+
 
 _BATCH = 8
 _SAVE_EVERY = 1_024

@@ -30,8 +30,7 @@ from portico.gateway.serve.configured_links import ConfiguredLinks, load_configu
 from portico.gateway.serve.gateway_agents import GatewayAgents, has_agents
 from portico.gateway.serve.reload import ConfigWatcher
 from portico.gateway.serve.serve_options import ServeOptions
-from portico.library.chain.current_endpoint import CurrentEndpoint
-from portico.library.chain.endpoint import ChainEndpoint
+from portico.library.chain.endpoint import ChainEndpoint, CurrentEndpoint
 from portico.library.components.cycles import MAX_DEPTH, is_too_deep
 from portico.library.observe.journal import Journal, open_journal
 from portico.library.observe.metrics import Metrics

@@ -5,10 +5,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from portico.core.model.context import Context
-from portico.core.model.errors import McpError
-from portico.core.model.message import Request, Response
-from portico.core.model.types import Answer, Change, Handler, Link, LinkedEndpoint, Provider, Report
-from portico.core.protocol.codec import encode
+from portico.core.model.errors import INTERNAL_ERROR, McpError
+from portico.core.model.message import NOTHING, Request, Response
+from portico.core.model.types import (
+    Answer,
+    Change,
+    Endpoint,
+    Handler,
+    Link,
+    LinkedEndpoint,
+    Provider,
+    Report,
+)
+from portico.core.protocol.codec import encode, error_response
 from portico.core.protocol.exact import with_field
 from portico.library.chain.core import Core, responding
 from portico.library.chain.endpoint_parts import CatalogSource, TaskEntrance
@@ -254,3 +263,21 @@ def _by_uri(source: CatalogSource, next: Handler) -> Handler:
         return await handle(request, context)
 
     return handle
+
+
+class CurrentEndpoint:
+    """Passes each request to the endpoint that a function returns then."""
+
+    def __init__(self, find: Callable[[], Endpoint | None], missing: str) -> None:
+        """`missing` is the error for requests while there is none."""
+        self._find = find
+        self._missing = missing
+
+    def handle(self, request: Request, context: Context) -> Answer:
+        """Answer a request as the current endpoint does."""
+        endpoint = self._find()
+        if endpoint is not None:
+            return endpoint.handle(request, context)
+        if not request.id:
+            return NOTHING
+        return error_response(request.id, INTERNAL_ERROR, self._missing)

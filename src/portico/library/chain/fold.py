@@ -1,6 +1,8 @@
 """The fold of links around a handler, and the terminus of every chain."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from hashlib import blake2b
 from types import CoroutineType
 from typing import Any, TypeGuard
 
@@ -15,7 +17,36 @@ from portico.core.model.errors import (
 from portico.core.model.message import NOTHING, Request, Response
 from portico.core.model.types import Answer, Handler, Link
 from portico.core.protocol.codec import error_response, mcp_error_response
-from portico.library.chain.link_place import PLACE, LinkPlace
+from portico.core.protocol.eras import members
+
+
+class LinkPlace:
+    """A link of the chain while it has a request."""
+
+    __slots__ = ("asked", "context", "name", "position", "request")
+
+    def __init__(self, position: str, name: str, request: Request, context: Context) -> None:
+        """`position` is that of the link in the chain."""
+        self.position = position
+        self.name = name
+        self.request = request
+        self.context = context
+        self.asked: dict[str, object] = {}
+        """The words of its questions, by key."""
+
+    @property
+    def key(self) -> str:
+        """The name of its part: the position of the link, and the call that it got."""
+        request = self.request
+        arguments = bytes(members(request.params).get("arguments", b""))
+        call = f"{request.method}\0{request.name}\0{request.uri}\0".encode()
+        digest = blake2b(call + arguments, digest_size=8).hexdigest()
+        return f"{self.position}:{self.name}:{digest}"
+
+
+PLACE: ContextVar[LinkPlace | None] = ContextVar("place", default=None)
+"""The link that runs now; each task of the event loop has its own."""
+
 
 Bind = Callable[[Handler], Handler]
 """Binds the contexts that links get."""

@@ -29,8 +29,7 @@ from portico.core.protocol.eras import is_input_required, members
 from portico.core.protocol.result_fields import identified
 from portico.core.state.pending import Pending, after
 from portico.core.state.sealed_states import SealedStates
-from portico.library.chain.fold import is_waiting
-from portico.library.chain.link_place import PLACE, LinkPlace
+from portico.library.chain.fold import PLACE, LinkPlace, is_waiting
 from portico.library.functions.rounds import (
     KEY_SIZE,
     ROUND_TTL_S,

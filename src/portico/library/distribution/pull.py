@@ -11,7 +11,6 @@ from portico.core.http1.download import read_body
 from portico.core.http1.errors import Http1Error
 from portico.library.distribution.blob_cache import BlobCache
 from portico.library.distribution.blob_download import BlobDownload, Progress
-from portico.library.distribution.connect import connected
 from portico.library.distribution.distribution_error import (
     DistributionError,
     RegistryUnavailable,
@@ -32,7 +31,7 @@ from portico.library.distribution.manifest import (
     read_manifest,
 )
 from portico.library.distribution.reference import OciReference
-from portico.library.distribution.registry_client import RegistryClient
+from portico.library.distribution.registry_client import RegistryClient, connected
 from portico.library.distribution.signature import (
     MAX_PAYLOAD,
     PAYLOAD_TYPE,

@@ -14,7 +14,6 @@ from portico.core.config.publishing import Publishing
 from portico.library.distribution.blob_cache import BlobCache
 from portico.library.distribution.blob_download import NoProgress, Progress
 from portico.library.distribution.blob_upload import CHUNK, BlobUpload, size_of
-from portico.library.distribution.connect import connected
 from portico.library.distribution.distribution_error import DistributionError
 from portico.library.distribution.manifest import (
     HEAD_SIZE,
@@ -31,7 +30,7 @@ from portico.library.distribution.manifest import (
     written_manifest,
 )
 from portico.library.distribution.reference import OciReference
-from portico.library.distribution.registry_client import RegistryClient
+from portico.library.distribution.registry_client import RegistryClient, connected
 from portico.library.distribution.signature import (
     ANNOTATION,
     MAX_SIGNATURES,

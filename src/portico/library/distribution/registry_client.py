@@ -1,7 +1,9 @@
 """Requests to one registry (OCI distribution-spec 1.1), its answers checked and explained."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import BinaryIO
 from urllib.parse import urlencode
@@ -9,6 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
+from portico.core.config.publishing import RegistrySettings
 from portico.core.http1.body import FileBody
 from portico.core.http1.cross_origin import CrossOriginClient
 from portico.core.http1.download import read_body
@@ -17,9 +20,10 @@ from portico.core.http1.response import Http1Response
 from portico.core.http1.url import join_url, parse_url
 from portico.core.model.wording import printable
 from portico.library.distribution.distribution_error import DistributionError, RegistryUnavailable
+from portico.library.distribution.docker_config import login_for
 from portico.library.distribution.manifest import INDEX_TYPES, MANIFEST_TYPE, MAX_MANIFEST
 from portico.library.distribution.registry_auth import RegistryAuth, login_hint
-from portico.library.distribution.registry_rule import RegistryRule, base_url
+from portico.library.distribution.registry_rule import RegistryRule, base_url, rule_for
 
 STALL_S = 60.0
 """How long a registry may send nothing."""
@@ -239,3 +243,21 @@ def _pull(name: str) -> str:
 
 def _push(name: str) -> str:
     return f"repository:{name}:pull,push"
+
+
+_CONNECT_S = 20.0
+
+
+@asynccontextmanager
+async def connected(settings: RegistrySettings) -> AsyncGenerator[RegistryClient, None]:
+    """Yield a client of a registry, closed in the end; raises DistributionError."""
+    try:
+        rule = await rule_for(settings)
+    except InvalidRequest as error:
+        raise DistributionError(f"{settings.host} {error}") from None
+    login = await login_for(settings.host, os.environ)
+    client = CrossOriginClient(rule, _CONNECT_S)
+    try:
+        yield RegistryClient(client, rule, RegistryAuth(client, rule, login))
+    finally:
+        await client.close()

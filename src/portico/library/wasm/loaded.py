@@ -1,10 +1,17 @@
-"""A component with everything that its calls share: code, exports, imports, capabilities."""
+"""A component with everything that its calls share: code, exports, imports, capabilities.
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+At every tick of the epoch, the host decides whether a guest continues: wasmtime-py itself has a
+deadline only, which cannot be moved while the guest runs. The functions of the host in Portico's
+own WIT do only what is granted.
+"""
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from wasmtime import Store, WasiConfig, WasmtimeError
-from wasmtime.component import Linker
+from wasmtime import _ffi as ffi
+from wasmtime.component import Linker, Variant
 
 from portico.core.config.component_grants import ANY, ComponentGrants
 from portico.core.model.errors import PorticoError
@@ -13,10 +20,16 @@ from portico.library.wasm.client_functions import client_functions
 from portico.library.wasm.client_stream import WasiHandles
 from portico.library.wasm.detect import detect
 from portico.library.wasm.exports import EnteredInstance, Exports
-from portico.library.wasm.host_functions import host_functions, is_own_import
-from portico.library.wasm.host_interfaces import define_imports, define_wasmcp_imports, is_wasmcp
-from portico.library.wasm.interrupts import end_with_call
-from portico.library.wasm.own_wit import IMPORTED, check_version
+from portico.library.wasm.failures import INTERRUPTED
+from portico.library.wasm.host_interfaces import (
+    HostFunction,
+    define_imports,
+    define_wasmcp_imports,
+    is_wasmcp,
+)
+from portico.library.wasm.own_wit import IMPORTED, VERSION, check_version
+from portico.library.wasm.refused import Refused
+from portico.library.wasm.running_call import CallEnded, current_call
 from portico.library.wasm.settings import MB, HostSettings
 from portico.library.wasm.sidecar import ENDING, read_sidecar
 from portico.library.wasm.wasmcp_host import takes_stream, wasmcp_functions
@@ -24,6 +37,34 @@ from portico.library.wasm.wasmcp_host import takes_stream, wasmcp_functions
 if TYPE_CHECKING:
     from wasmtime import Engine
     from wasmtime.component import Component
+
+_CONTINUE = 0
+_PACKAGE = "portico:mcp/"
+
+
+def end_with_call(store: Store) -> None:
+    """End the guest of a store as soon as the call that it runs for is over."""
+    ffi.wasmtime_store_epoch_deadline_callback(store.ptr(), _at_tick, None, _no_finalizer)
+    store.set_epoch_deadline(1)
+
+
+def _decide(context: Any, data: Any, ticks: Any, kind: Any) -> int:
+    """Let the guest of this thread run until the next tick, or return an error that ends it."""
+    if current_call().is_over:
+        error = ffi.wasmtime_error_new(INTERRUPTED.encode())
+        return ctypes.cast(error, ctypes.c_void_p).value or 0
+    ticks[0], kind[0] = 1, _CONTINUE
+    return 0
+
+
+_at_tick = ctypes.CFUNCTYPE(
+    ctypes.c_size_t,
+    ctypes.POINTER(ffi.wasmtime_context_t),
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint8),
+)(_decide)
+_no_finalizer = ctypes.CFUNCTYPE(None, ctypes.c_void_p)()
 
 _MAX_TABLE, _MAX_INSTANCES, _MAX_TABLES, _MAX_MEMORIES = 200_000, 400, 200, 8
 _WASI = ("wasi:io/", "wasi:clocks/", "wasi:cli/", "wasi:filesystem/", "wasi:random/")
@@ -143,3 +184,51 @@ def ungranted(imports: Sequence[str], settings: HostSettings) -> list[str]:
         if name in plain and not has:
             found.append(f"imports {name}, but {why}")
     return found
+
+
+def is_own_import(interface: str) -> bool:
+    """True for an interface of Portico's own WIT, in the version that it has."""
+    return interface.startswith(_PACKAGE) and interface.endswith(f"@{VERSION}")
+
+
+def host_functions(granted: ComponentGrants) -> Mapping[tuple[str, str], HostFunction]:
+    """Return the functions by interface and name."""
+    from portico.library.wasm.guest_fetch import GuestFetch
+
+    fetch = GuestFetch(granted.http)
+    return {
+        (f"{_PACKAGE}call", "cancelled"): lambda _: current_call().is_cancelled,
+        (f"{_PACKAGE}config", "get"): _answering(_named(granted.config, "config")),
+        (f"{_PACKAGE}secrets", "get"): _answering(_named(granted.secrets, "secret")),
+        (f"{_PACKAGE}http", "fetch"): _answering(
+            lambda request: current_call().wait_for(fetch.send(request))
+        ),
+    }
+
+
+def _named(values: Mapping[str, str], kind: str) -> Callable[[str], str]:
+    def get(name: str) -> str:
+        if name not in values:
+            raise Refused(f"the {kind} {name[:80]!r} is not granted")
+        return values[name]
+
+    return get
+
+
+def _answering(function: Callable[[str], str]) -> HostFunction:
+    """Return a function of WIT with the type `func(string) -> result<string, string>`."""
+
+    def answer(_: object, given: str) -> Any:
+        try:
+            return Variant("ok", function(given))
+        except Refused as error:
+            return Variant("err", str(error))
+        except TimeoutError:
+            return Variant("err", "the time of the call is over")
+        except CallEnded:
+            return Variant("err", "the call was cancelled")
+        except Exception as error:  # noqa: BLE001
+            # wasmtime-py keeps any other exception in a place that all threads share.
+            raise WasmtimeError(f"the host failed: {type(error).__name__}") from None
+
+    return answer

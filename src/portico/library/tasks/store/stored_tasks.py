@@ -1,13 +1,22 @@
-"""One stored task at a time: found and changed in one transaction, and published."""
+"""One stored task at a time: found and changed in one transaction, and published.
+
+A damaged record is set aside, and the other tasks continue. Each worker holds a lock as long as its
+process lives, and the kernel releases it however that ends. A lease is valid for some time after
+that, and is all there is where locks are not supported.
+"""
 
 import asyncio
+import fcntl
+import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from portico.core.state.database import Database
+from portico.core.state.database import Database, DatabaseJob
+from portico.core.state.files import make_private
 from portico.library.tasks.store import rows
 from portico.library.tasks.store.payloads import PayloadFiles
 from portico.library.tasks.store.record import (
@@ -18,12 +27,111 @@ from portico.library.tasks.store.record import (
     TaskLimits,
     TaskRecord,
 )
-from portico.library.tasks.store.setting_aside import SettingAside
 from portico.library.tasks.store.task_watch import TaskWatches
-from portico.library.tasks.store.worker_locks import WorkerLocks
 
 T = TypeVar("T")
+R = TypeVar("R")
 P = ParamSpec("P")
+_OPEN = os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+
+
+class WorkerLocks:
+    """The locks of all workers of one store, as files of a folder; without one, none has ended."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._held: dict[str, int] = {}
+
+    def hold(self, owner: str) -> None:
+        """Hold the lock of a worker of this process from now on, if that is possible."""
+        if self._folder is None or owner in self._held:
+            return
+        with suppress(OSError):
+            make_private(self._folder)
+            handle = os.open(self._path(owner), _OPEN | os.O_CREAT, 0o600)
+            self._held[owner] = handle
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # an unlocked file would say that the worker has ended
+                os.unlink(self._path(owner))
+
+    def has_ended(self, owner: str) -> bool:
+        """True if the process of a worker is known to have ended."""
+        if self._folder is None or owner in self._held:
+            return False
+        try:
+            handle = os.open(self._path(owner), _OPEN)
+        except OSError:
+            return False  # its lease decides
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(handle)
+        return True
+
+    def sweep(self, needed: set[str]) -> None:
+        """Remove the files of workers that have ended, but for those whose tasks need them."""
+        if self._folder is None or not os.path.isdir(self._folder):
+            return
+        for owner in os.listdir(self._folder):
+            if owner not in needed and self.has_ended(owner):
+                with suppress(OSError):
+                    os.unlink(self._path(owner))
+
+    def close(self) -> None:
+        """Release the locks of this process, and remove their files."""
+        for owner, handle in self._held.items():
+            with suppress(OSError):
+                os.unlink(self._path(owner))
+            os.close(handle)
+        self._held.clear()
+
+    def _path(self, owner: str) -> str:
+        return os.path.join(self._folder or "", owner)
+
+
+class SettingAside:
+    """Runs jobs on a database, again without each record that turns out to be damaged."""
+
+    def __init__(self, database: Database, wall: Callable[[], float]) -> None:
+        self._database = database
+        self._wall = wall
+        self.report: Callable[[str], None] = lambda _: None
+        """Receives a message for each record that is set aside."""
+
+    async def write(self, job: DatabaseJob[T]) -> T:
+        """Run a job that changes data."""
+        return await self._run(self._database.write, job)
+
+    async def read(self, job: DatabaseJob[T]) -> T | None:
+        """Run a job that only reads; return None if the database does not exist yet."""
+        return await self._run(self._database.read, job)
+
+    async def close(self) -> None:
+        """Finish the jobs, and close the database."""
+        await self._database.close()
+
+    async def _run(self, run: Callable[[DatabaseJob[T]], Awaitable[R]], job: DatabaseJob[T]) -> R:
+        found: set[int] = set()
+        while True:
+            try:
+                return await run(job)
+            except rows.DamagedRecord as damaged:
+                if damaged.seq in found:  # it cannot be set aside
+                    raise
+                found.add(damaged.seq)
+                await self._set_aside(damaged)
+
+    async def _set_aside(self, damaged: rows.DamagedRecord) -> None:
+        def job(db: sqlite3.Connection) -> bool:
+            return rows.set_aside(db, damaged.seq, self._wall())
+
+        if await self._database.write(job):  # another process may have been faster
+            self.report(str(damaged))
+
+
 S = TypeVar("S", bound="StoredTasks")
 _Change = Callable[[TaskRecord, float], TaskRecord]
 
