@@ -129,7 +129,7 @@ async def delegations(state: Path, *agents: AgentEntry) -> AsyncIterator[Delegat
     config = AgentsConfig(entries={entry.id: entry for entry in agents})
     host = AgentHost(config, quotas_in_memory, str(state))
     worker = TaskWorker(lambda: tasks_in_folder(str(state)), WorkerSettings(lease_s=2.0))
-    worker.register(KIND, DelegateRunner(host, prepare=WorktreeFolders(str(state)).prepare))
+    worker.register(KIND, DelegateRunner(host, worktrees=WorktreeFolders(str(state))))
     worker.start()
     try:
         yield Delegations(state, worker)

@@ -141,7 +141,7 @@ class AgentAccess:
         token = new_task_token()
         server = None
         if entry.kind == "acp" and (entry.tools or left):
-            server = self._handed(token)
+            server = self._provided(token)
             if server is None:
                 await work.record(_NO_ROUTE)
         endpoint = GrantedEndpoint(
@@ -217,7 +217,7 @@ class AgentAccess:
         with suppress(StoreError):  # a child that is left finds out when it starts
             await cancel_tasks_of(self._store(), endpoint.principal)
 
-    def _handed(self, token: str) -> ProvidedServer | None:
+    def _provided(self, token: str) -> ProvidedServer | None:
         url, path = self._gateway.url, self._gateway.control_socket
         if not url and not path:
             return None

@@ -36,7 +36,7 @@ class AgentsApp:
         self.endpoint: ChainEndpoint = self.server.endpoint(links)
         runner = DelegateRunner(
             self._host,
-            prepare=WorktreeFolders(folder).prepare,
+            worktrees=WorktreeFolders(folder),
             text=lambda stored, id: shown_text(folder, self._tasks(), stored, id),
         )
         linked = LinkedRunner(runner, self._tasks, call_of)

@@ -3,21 +3,19 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from portico.agents.delegation.agent_host import AgentHost
 from portico.agents.delegation.agent_text import AgentText
-from portico.agents.delegation.nested_questions import NestedQuestions
 from portico.agents.delegation.stored_delegation import (
     AgentNote,
     DelegationResult,
-    FolderChanges,
     StoredDelegation,
     note_in,
     note_of,
@@ -30,7 +28,6 @@ from portico.agents.turns.delegation import (
     AgentAnswer,
     AgentPrompt,
     AgentQuestion,
-    ProvidedServer,
     TurnOutcome,
     launch_of,
 )
@@ -48,6 +45,10 @@ from portico.library.tasks.store.record import COMPLETED, STARTING
 from portico.library.tasks.worker.work import ORPHANED, TaskOutcome, Work
 from portico.upstream.process.family import Family
 
+if TYPE_CHECKING:
+    from portico.agents.delegation.agent_access import AgentAccess, TaskGrant
+    from portico.agents.delegation.worktree_folder import WorktreeFolder, WorktreeFolders
+
 _MAX_AGENTS = 8
 """Agents that are tried for one task, if they do not start."""
 _SHOWN_AFTER_S = 0.1
@@ -55,51 +56,6 @@ _OF_TASK = ("unsupported", "removed", "folder")
 """Kinds of failed starts of which another task need not be afraid."""
 _OF_SESSION = ("refused", "protocol")
 """Kinds of failures that may be those of the session to continue."""
-
-
-class HandedAccess(Protocol):
-    """The access of one task's agent to Portico's own tools, until the task ends."""
-
-    server: ProvidedServer | None
-    """The server that the agent is handed."""
-    questions: NestedQuestions
-
-    def bind(self, family: Family) -> None:
-        """Limit everything below the agent to this access."""
-        ...
-
-    async def until_listed(self) -> None:
-        """Wait until the agent has listed the tools."""
-        ...
-
-    async def end(self) -> None:
-        """End the access, and the work that the agent started with it."""
-        ...
-
-
-GrantAccess = Callable[[Work, AgentEntry, StoredDelegation, str], Awaitable[HandedAccess]]
-"""Grants an agent access for a task in this folder."""
-
-
-class TaskFolder(Protocol):
-    """The folder in which an agent works on a task."""
-
-    path: str
-    id: str
-    """By which a task that continues this one finds it again."""
-
-    async def changes(self) -> FolderChanges | None:
-        """Return the files that the task has changed; None if that is not known."""
-        ...
-
-    async def leave(self) -> None:
-        """The agent does not work in it any more."""
-        ...
-
-
-PrepareFolder = Callable[[Work, AgentEntry, StoredDelegation], Awaitable[TaskFolder | None]]
-"""Prepares another folder than the user's own for a task; None if the agent works in that. Raises
-WorktreeError."""
 
 
 class WorkPort:
@@ -155,15 +111,17 @@ class DelegateRunner:
     def __init__(
         self,
         host: AgentHost,
-        grant: GrantAccess | None = None,
-        prepare: "PrepareFolder | None" = None,
+        access: "AgentAccess | None" = None,
+        worktrees: "WorktreeFolders | None" = None,
         text: "Callable[[StoredDelegation, str], AgentText | None] | None" = None,
     ) -> None:
-        """`text` returns what shows the text of a task's agent as it comes, if that is allowed."""
+        """Without `access`, agents get no tools of Portico's; without `worktrees`, they work in the
+        user's own folder. `text` returns what shows the text of a task's agent as it comes, if
+        that is allowed."""
         self._host = host
         self._text = text
-        self._grant = grant
-        self._prepare = prepare
+        self._access = access
+        self._worktrees = worktrees
 
     async def run(self, work: Work) -> TaskOutcome:
         """Choose an agent, and run one turn. An agent that does not start is skipped in favour of
@@ -283,13 +241,15 @@ class DelegateRunner:
 
     async def _prepared(
         self, work: Work, entry: AgentEntry, stored: StoredDelegation
-    ) -> TaskFolder | None:
-        return None if self._prepare is None else await self._prepare(work, entry, stored)
+    ) -> "WorktreeFolder | None":
+        worktrees = self._worktrees
+        return None if worktrees is None else await worktrees.prepare(work, entry, stored)
 
     async def _granted(
         self, work: Work, entry: AgentEntry, stored: StoredDelegation, cwd: str
-    ) -> HandedAccess | None:
-        return None if self._grant is None else await self._grant(work, entry, stored, cwd)
+    ) -> "TaskGrant | None":
+        access = self._access
+        return None if access is None else await access.grant(work, entry, stored, cwd)
 
 
 async def _keep_session(work: Work, note: AgentNote, id: str) -> None:

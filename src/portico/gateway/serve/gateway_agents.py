@@ -39,8 +39,8 @@ class GatewayAgents:
         )
         runner = DelegateRunner(
             self.host,
-            grant=self.access.grant,
-            prepare=WorktreeFolders(folder).prepare,
+            access=self.access,
+            worktrees=WorktreeFolders(folder),
             text=lambda stored, id: shown_text(folder, tasks.host, stored, id),
         )
         linked = LinkedRunner(runner, lambda: tasks.host, call_of)
