@@ -191,6 +191,11 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
         described_in = self.sidecar or (f"{path}.toml" if path.endswith(".wasm") else "")
         return tuple(file for file in (path, self.handlers, described_in) if file)
 
+    def as_server(self, **changes: Any) -> ServerEntry:
+        """Return a server with the keys that it has in common with this component, and changes."""
+        shared = {key: getattr(self, key) for key in _MemberEntry.__struct_fields__}
+        return ServerEntry(**{**shared, **changes})
+
     def __repr__(self) -> str:
         return f"Component({self.name!r}, {self.path or self.oci or 'a command'!r})"
 

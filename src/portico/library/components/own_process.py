@@ -113,26 +113,9 @@ def as_server(entry: ComponentEntry) -> ServerEntry:
     argv, is_ours = _argv(entry)
     command, *args = argv
     env = {**_own_home(), **entry.env, FOLDER_VARIABLE: state_folder()} if is_ours else entry.env
-    return ServerEntry(
-        name=entry.name,
-        command=command,
-        args=tuple(args),
-        env=env,
-        cwd=entry.cwd,
-        folder=entry.folder,
-        enabled=entry.enabled,
-        title=entry.title,
-        description=entry.description,
-        tags=entry.tags,
-        tools=entry.tools,
-        timeouts=_timeouts(entry),
-        instances=entry.instances,
-        sharing=entry.sharing,
-        era=_era(entry) if is_ours else "auto",
-        may_ask=entry.may_ask,
-        max_in_flight=entry.max_in_flight,
-        max_tools=entry.max_tools,
-        problem=entry.problem,
+    era = _era(entry) if is_ours else "auto"
+    return entry.as_server(
+        command=command, args=tuple(args), env=env, timeouts=_timeouts(entry), era=era
     )
 
 

@@ -47,26 +47,16 @@ def wasm_server(entry: ComponentEntry) -> ServerEntry:
         granted=entry.grants,
         instance=cast(Instance, entry.instance),
     )
-    return ServerEntry(
-        name=entry.name,
+    return entry.as_server(
         command=sys.executable,
         args=_WORKER,
         env={VARIABLE: settings.encode()},
         cwd=os.sep,
         folder="any",
-        enabled=entry.enabled,
-        title=entry.title,
-        description=entry.description,
-        tags=entry.tags,
-        tools=entry.tools,
         timeouts=replace(entry.timeouts, list=max(entry.timeouts.list, COMPILE_S)),
-        instances=entry.instances,
+        sharing="auto",
         # A worker may replace itself: a connection of the legacy era would have a state.
         era="modern",
-        may_ask=entry.may_ask,
-        max_in_flight=entry.max_in_flight,
-        max_tools=entry.max_tools,
-        problem=entry.problem,
         is_sandboxed=True,
     )
 
