@@ -15,7 +15,7 @@ from portico.core.model.task_control import CreatedTask
 from portico.core.model.types import LinkedEndpoint
 from portico.gateway.endpoints import metatool_definitions
 from portico.gateway.endpoints.endpoints import IN_FOLDER
-from portico.gateway.endpoints.exposure import Exposure
+from portico.gateway.endpoints.exposure import Exposure, MemberRegistry
 from portico.gateway.members.member import Member
 from portico.library.functions.task_mode import NO_TASKS, TaskMode, TaskSupport
 from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
@@ -35,18 +35,7 @@ _UNKNOWN = TaskMode(TaskSupport.UNKNOWN)
 _MAX_DAMAGED = 20
 
 
-class TaskMembers(Protocol):
-    """The members that tasks call."""
-
-    config: Config
-    members: dict[str, Member]
-
-    async def wait_for_catalog(self, server: str) -> None:
-        """Wait until the tools of a member are known, or not to be had."""
-        ...
-
-
-class TaskRegistry(TaskMembers, Protocol):
+class TaskRegistry(MemberRegistry, Protocol):
     """The members in all folders."""
 
     @property
@@ -54,7 +43,7 @@ class TaskRegistry(TaskMembers, Protocol):
         """True if a tool of a member runs only as a task, or stores tasks."""
         ...
 
-    def at(self, at: str) -> TaskMembers:
+    def at(self, at: str) -> MemberRegistry:
         """Return the members behind the endpoint of this name; raises McpError."""
         ...
 
@@ -200,7 +189,7 @@ class MergedTaskPolicy:
     names_servers = True
 
     def __init__(
-        self, registry: TaskMembers, exposure: Exposure, *, may_answer_with_text: bool
+        self, registry: MemberRegistry, exposure: Exposure, *, may_answer_with_text: bool
     ) -> None:
         """`may_answer_with_text` if the endpoint has tools for tasks."""
         self._registry = registry
@@ -263,7 +252,7 @@ class MemberTaskPolicy:
     shares_links = True
     names_servers = False
 
-    def __init__(self, registry: TaskMembers, member: Member) -> None:
+    def __init__(self, registry: MemberRegistry, member: Member) -> None:
         self._registry = registry
         self._member = member
 

@@ -6,8 +6,7 @@ process, unless it is middleware: then its components are put in the chain.
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,12 +28,9 @@ _START_S = 30.0
 _SERVER_START_S = Timeouts().init + Timeouts().list
 
 
-class Approve(Protocol):
-    """The operator's decision about the rights of a bundle."""
-
-    def __call__(self, bundle: BundleReader, path: str, origin: str) -> None:
-        """Return if they are approved; raises BundleError if not."""
-        ...
+Approve = Callable[[BundleReader, str, str], None]
+"""Raises BundleError unless the operator approves the rights of a bundle, which is in the file of
+this path and comes from this origin."""
 
 
 class _Opened(Struct, frozen=True):
