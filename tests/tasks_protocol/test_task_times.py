@@ -112,10 +112,10 @@ async def test_a_call_that_becomes_a_task_outlives_the_timeout_of_calls(
     clock: Clock, wire: Callable[[Script], FakeWire]
 ) -> None:
     async with calling(wire) as call:
-        call.context.tasking = tasking = Becoming()
+        call.context.task_control = task_control = Becoming()
         running = await call.begin()
         await clock.advance(CALL_S / 2)
-        tasking.task = Task()
+        task_control.task = Task()
         for _ in range(20):
             await clock.advance(3600)
         assert not running.done()
@@ -129,9 +129,11 @@ async def test_a_task_whose_server_never_answers_fails_after_a_day(
     clock: Clock, is_stored: bool
 ) -> None:
     async with calling() as call:
-        call.context.tasking = tasking = StoredCallControl(Task()) if is_stored else Becoming()
+        call.context.task_control = task_control = (
+            StoredCallControl(Task()) if is_stored else Becoming()
+        )
         running = await call.begin()
-        tasking.task = Task()
+        task_control.task = Task()
         await clock.advance(CALL_S)
         await clock.advance(DAY_S - CALL_S - 60)
         assert not running.done()
@@ -143,7 +145,7 @@ async def test_a_task_whose_server_never_answers_fails_after_a_day(
 
 async def test_a_call_that_did_not_become_a_task_times_out(clock: Clock) -> None:
     async with calling() as call:
-        call.context.tasking = Becoming()
+        call.context.task_control = Becoming()
         running = await call.begin()
         await clock.advance(CALL_S)
         assert "did not answer tools/call within 30 s" in await failure_of(running)
@@ -151,7 +153,7 @@ async def test_a_call_that_did_not_become_a_task_times_out(clock: Clock) -> None
 
 async def test_a_timeout_that_the_client_has_set_ends_a_task(clock: Clock) -> None:
     async with calling(meta={"portico/timeoutS": 50}) as call:
-        call.context.tasking = StoredCallControl(Task())
+        call.context.task_control = StoredCallControl(Task())
         running = await call.begin()
         await clock.advance(50)
         assert "did not answer tools/call within 50 s" in await failure_of(running)
@@ -159,7 +161,7 @@ async def test_a_timeout_that_the_client_has_set_ends_a_task(clock: Clock) -> No
 
 async def test_a_task_that_is_cancelled_cancels_its_call_at_the_server(clock: Clock) -> None:
     async with calling() as call:
-        call.context.tasking = StoredCallControl(Task())
+        call.context.task_control = StoredCallControl(Task())
         running = await call.begin()
         await clock.advance(CALL_S)
         running.cancel()

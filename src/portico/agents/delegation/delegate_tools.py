@@ -80,7 +80,7 @@ class DelegateTools:
             if found is None:
                 raise ToolError(f"task {known} is not known any more")
             task = found
-        own = context.tasking if isinstance(context.tasking, DelegationControl) else None
+        own = context.task_control if isinstance(context.task_control, DelegationControl) else None
         if own is not None:
             own.record = task
             if own.is_wanted:
@@ -139,7 +139,9 @@ class DelegateTools:
             cwd=given.cwd or "",
             blocks=blocks,
             timeout_s=given.timeout_s,
-            call=context.tasking.call if isinstance(context.tasking, DelegationControl) else None,
+            call=context.task_control.call
+            if isinstance(context.task_control, DelegationControl)
+            else None,
         )
         if parent is not None:
             delegation = replace(

@@ -175,8 +175,8 @@ class Context:
         "server_info",
         "session",
         "target",
+        "task_control",
         "task_wish",
-        "tasking",
         "version",
     )
 
@@ -213,7 +213,7 @@ class Context:
         """Set if a server may answer this call with a task of its own."""
         self.created: CreatedTask | None = None
         """The task of its own with which a server answered."""
-        self.tasking: TaskControl | None = None
+        self.task_control: TaskControl | None = None
         """Set if this call is a task, or can become one."""
         self.request: Request | None = None
         self.downstream: Handler | None = None
@@ -249,7 +249,7 @@ class Context:
         bound.request = request
         bound.server_info = self.server_info
         bound.downstream, bound.depth = self.downstream, self.depth
-        bound.tasking = self.tasking
+        bound.task_control = self.task_control
         bound._state = state
         bound._asker = asker
         return bound
@@ -325,12 +325,12 @@ class Context:
     @property
     def task(self) -> RunningTask | None:
         """The task in which the handler runs; None in a plain call."""
-        return None if self.tasking is None else self.tasking.task
+        return None if self.task_control is None else self.task_control.task
 
     async def begin_task(self) -> RunningTask | None:
         """Make a call of a tool with `task="manual"` a task from here on; None if its client cannot
         have one. Questions before this go to the client in ordinary rounds."""
-        return None if self.tasking is None else await self.tasking.begin()
+        return None if self.task_control is None else await self.task_control.begin()
 
     @property
     def client_capabilities(self) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class InProcessServer:
     def provide(self, request: Request, context: Context) -> Answer:
         """Call the function that owns the request."""
         within = context.derived()
-        within.tasking = context.tasking
+        within.task_control = context.task_control
         within.server_info = self.now().identity
         session, peer = context.session, context.peer
         if peer is not None and session is not None and session.names_servers:

@@ -151,9 +151,9 @@ class Core:
         if kind is _CORE:
             return _CORE_METHODS[request.method](self, request, context)
         if request.method == "tools/call":
-            tasking = context.tasking
-            if tasking is not None and tasking.performs:
-                return tasking.perform(self._dispatch, request, context)
+            task_control = context.task_control
+            if task_control is not None and task_control.performs:
+                return task_control.perform(self._dispatch, request, context)
         elif request.name and not request.uri and request.method == "resources/read":
             request.uri = catalog.uri_of(request.name)
         return self._dispatch(request, context)

@@ -155,8 +155,8 @@ class ChainEndpoint:
         core.entry = handler
         if filtered is not None or self._filtered is not None:
             _use(self._whole, filtered)
-        door = _by_uri(source, handler) if links else handler
-        first = fold(self._first, door)
+        by_uri = _by_uri(source, handler) if links else handler
+        first = fold(self._first, by_uri)
         if filtered is not None:
             first = self._learned(links, filtered, first)
         handle = responding(first, self._report)

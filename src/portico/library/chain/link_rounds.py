@@ -203,9 +203,9 @@ class LinkRounds:
         if place is None or place.context.is_over:
             raise RuntimeError("cannot ask: the call of this link was answered")
         context, request = place.context, place.request
-        tasking = context.tasking
-        kept = None if tasking is None else tasking.link_answers
-        if tasking is not None and tasking.is_replay:
+        task_control = context.task_control
+        kept = None if task_control is None else task_control.link_answers
+        if task_control is not None and task_control.is_replay:
             return _answered_before(place, asks, (kept or {}).get(place.key, {}))
         asks = {key: _named(ask, place.name) for key, ask in asks.items()}
         try:

@@ -143,10 +143,12 @@ class Journal:
             outcome(request, response),
             took_s,
         )
-        tasking = context.tasking
-        if tasking is not None:
-            call.task = tasking.run_of or ("" if tasking.task is None else tasking.task.id)
-            call.is_counted = not tasking.is_submission
+        task_control = context.task_control
+        if task_control is not None:
+            call.task = task_control.run_of or (
+                "" if task_control.task is None else task_control.task.id
+            )
+            call.is_counted = not task_control.is_submission
         self._uncounted.append(call)
         if self._timer is None:
             self._arm(FLUSH_INTERVAL_S)

@@ -65,7 +65,7 @@ class DirectCall(PendingRequest, Pending):
         self.method = call.request.method
         self.timeout = timeout
         self.progress = None
-        self.is_task = None if call.context.tasking is None else call.is_task
+        self.is_task = None if call.context.task_control is None else call.is_task
         self.is_done = False
         self._translate = translate
         self._call = call

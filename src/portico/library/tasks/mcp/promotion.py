@@ -131,7 +131,7 @@ class PromotableCall:
     def run(self) -> Answer:
         """Make the call."""
         self.context.peer = self._peer
-        self.context.tasking = self
+        self.context.task_control = self
         answer = self._answer = self._handler(self.request, self.context)
         if type(answer) is Response:
             return answer
@@ -243,7 +243,7 @@ class _PromotableAnswer(Pending):
         self._timer.stop(self)
         if self._call.record is None:
             self.arrived(response)
-            self._call.context.tasking = None  # a cycle that only the collector would free
+            self._call.context.task_control = None  # a cycle that only the collector would free
 
     def promote(self) -> None:
         """Make the call a task."""

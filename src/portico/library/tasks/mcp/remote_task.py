@@ -216,7 +216,7 @@ class RemoteTaskRunner:
         await work.annotate(encode(_Attempt(work.id)).decode())
         context = call_context(remote, work.task.principal)
         context.task_wish = TaskRequest()
-        context.tasking = again = _CallAgain(self, remote, work)
+        context.task_control = again = _CallAgain(self, remote, work)
         try:
             response = await self.host.calls.make(remote, context, work)
         except asyncio.CancelledError:
@@ -250,7 +250,7 @@ class RemoteTaskRunner:
 
 
 class _CallAgain(StoredCallControl):
-    """The tasking of a call that is made again: the links get the result of the server's task."""
+    """The control of a call that is made again: the links get the result of the server's task."""
 
     performs = True
 

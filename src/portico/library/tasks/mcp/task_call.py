@@ -158,7 +158,7 @@ class HandlerTask:
 
 
 class PlainTaskControl:
-    """The tasking of a call that its server answers with the result."""
+    """The control of a call that its server answers with the result."""
 
     run_of = ""
     is_submission = False
@@ -177,7 +177,7 @@ class PlainTaskControl:
 
 
 class StoredCallControl(PlainTaskControl):
-    """The tasking of a stored call: it is a task from its start."""
+    """The control of a stored call: it is a task from its start."""
 
     def __init__(self, task: RunningTask) -> None:
         self.task = task
@@ -185,7 +185,7 @@ class StoredCallControl(PlainTaskControl):
 
 
 class SubmittedCall(PlainTaskControl):
-    """The tasking of a call that was stored, and is made later."""
+    """The control of a call that was stored, and is made later."""
 
     is_submission = True
 
@@ -194,7 +194,7 @@ class SubmittedCall(PlainTaskControl):
 
 
 class Replay(PlainTaskControl):
-    """The tasking of a call whose result is there: it passes the links, and nothing is called."""
+    """The control of a call whose result is there: it passes the links, and nothing is called."""
 
     performs = is_replay = True
 
@@ -209,7 +209,7 @@ class Replay(PlainTaskControl):
 
 
 class DelegationControl(PlainTaskControl):
-    """The tasking of a call whose handler stores its task itself, and may wait for its result."""
+    """The control of a call whose handler stores its task itself, and may wait for its result."""
 
     def __init__(self, is_wanted: bool, call: StoredCall) -> None:
         self.is_wanted = is_wanted
@@ -338,7 +338,7 @@ class CallRunner:
             return ORPHANED
         call = msgspec.json.decode(work.input, type=StoredCall)
         context = call_context(call, work.task.principal)
-        context.tasking = StoredCallControl(HandlerTask(work))
+        context.task_control = StoredCallControl(HandlerTask(work))
         SUPPLIED.open(work.id)
         try:
             response = await self.make(call, context, work)
@@ -373,7 +373,7 @@ class CallRunner:
         """Return what the links of an endpoint return for a result that arrived later than the
         answer to its call. They get the answers that they got then: no client waits any more."""
         context = call_context(call, task.principal)
-        context.tasking = Replay(response, task.id, call.answers)
+        context.task_control = Replay(response, task.id, call.answers)
         assert context.session is not None
         try:
             return await endpoint.pass_links(call_request(call, task.idempotency_key), context)

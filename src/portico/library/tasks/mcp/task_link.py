@@ -89,7 +89,7 @@ class TaskLink:
 
     def _call(self, request: Request, context: Context, terms: TaskTerms) -> Answer:
         """Make a call a task if its client requests that and its tool supports it."""
-        in_task, modern = context.tasking is not None, request.version.modern
+        in_task, modern = context.task_control is not None, request.version.modern
         word = request.meta.client_capabilities if modern else request.params
         # Most clients mention no tasks; a key may be escaped.
         mentions = word.find(TASKS if modern else TASK) >= 0 or word.find(b"\\") >= 0
@@ -178,7 +178,7 @@ class TaskLink:
             context.owner, host.call_kind, input, _ttl_s(wish), place=self.place(request)
         )
         task = await stored(submitted)
-        context.tasking = SubmittedCall(task)
+        context.task_control = SubmittedCall(task)
         return self.created(request, context, task)
 
     async def _run_own(
@@ -186,7 +186,7 @@ class TaskLink:
     ) -> Response:
         """Make a call whose handler stores its task, and may wait for it."""
         call = kept_call(self.at, request, context)
-        context.tasking = own = DelegationControl(wish is not None, call)
+        context.task_control = own = DelegationControl(wish is not None, call)
         waiting = self.host().waiting
         response: Response | None = None
         try:
