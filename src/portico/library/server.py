@@ -230,9 +230,9 @@ class Server(Registration):
     def supply_result(self, task_id: str, value: Any) -> bool:
         """Pass a result, or an exception, to the handler that waits for it with
         `context.task.supplied_result()`; False if none does. May be called from any thread."""
-        from portico.library.tasks.mcp.task_call import SUPPLIED
+        from portico.library.tasks.mcp.task_call import RESULT_INBOX
 
-        return SUPPLIED.supply(task_id, value)
+        return RESULT_INBOX.supply(task_id, value)
 
     async def handle(self, request: Request | Message, context: Context | None = None) -> Response:
         """Answer one message: no I/O, so it fits any web framework, Lambda or test."""

@@ -13,7 +13,7 @@ from portico.core.model.types import Answer, Handler
 from portico.core.protocol.codec import mcp_error_response
 from portico.core.state.pending import Pending
 from portico.core.state.store_error import StoreError
-from portico.library.tasks.mcp.task_call import SUPPLIED, HandlerTask, TaskPeer, drive
+from portico.library.tasks.mcp.task_call import RESULT_INBOX, HandlerTask, TaskPeer, drive
 from portico.library.tasks.store.record import TaskRecord, TaskRefused
 from portico.library.tasks.worker.work import TaskOutcome, Work
 
@@ -184,7 +184,7 @@ class PromotableCall:
         record = await adopt(finish)
         work = self.work = await works
         await self._peer.switch(TaskPeer(work))
-        SUPPLIED.open(work.id)
+        RESULT_INBOX.open(work.id)
         self.task, self.record = HandlerTask(work), record
         if self._promoted is not None and not self._promoted.done():
             self._promoted.set_result(record)
@@ -203,7 +203,7 @@ class PromotableCall:
             await asyncio.wait({call})
             raise
         finally:
-            SUPPLIED.close(work.id)
+            RESULT_INBOX.close(work.id)
 
     def _eventual(self) -> "asyncio.Future[Response]":
         """Return the answer of the links, as a future."""

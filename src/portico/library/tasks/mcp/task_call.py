@@ -154,7 +154,7 @@ class HandlerTask:
 
     async def supplied_result(self) -> Any:
         """Wait for the result that `server.supply_result` supplies."""
-        return await SUPPLIED.wait(self.id)
+        return await RESULT_INBOX.wait(self.id)
 
 
 class PlainTaskControl:
@@ -245,7 +245,7 @@ class DelegationControl(PlainTaskControl):
             self._answer.set_result(response if self.result.done() else None)
 
 
-class SuppliedResults:
+class ResultInbox:
     """Results that another part of the program supplies to waiting handlers."""
 
     def __init__(self) -> None:
@@ -284,8 +284,9 @@ class SuppliedResults:
         return True
 
 
-SUPPLIED = SuppliedResults()
-"""Of all tasks of this process: their ids are unique."""
+RESULT_INBOX = ResultInbox()
+"""Of all tasks of this process, whose ids are unique: a server in a gateway supplies the results of
+the gateway's tasks, and does not know where they are kept."""
 
 
 async def drive(
@@ -339,11 +340,11 @@ class CallRunner:
         call = msgspec.json.decode(work.input, type=StoredCall)
         context = call_context(call, work.task.principal)
         context.task_control = StoredCallControl(HandlerTask(work))
-        SUPPLIED.open(work.id)
+        RESULT_INBOX.open(work.id)
         try:
             response = await self.make(call, context, work)
         finally:
-            SUPPLIED.close(work.id)
+            RESULT_INBOX.close(work.id)
         return outcome_of(response, modern=version_of(call.version).modern, passed=call.at)
 
     async def make(self, call: StoredCall, context: Context, work: Work) -> Response:
