@@ -1,4 +1,4 @@
-"""The provider of the meta-tools, and the link that turns `execute_tool` into a plain call."""
+"""The provider of the meta-tools; `rewrite.py` turns `execute_tool` into a plain call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The rewriting of requests to the gateway into requests to a member."""
+"""The rewriting of requests to a gateway into those to a member; unwraps `execute_tool`, too."""
 
 from collections.abc import Callable
 from copy import copy

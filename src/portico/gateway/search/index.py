@@ -1,4 +1,4 @@
-"""The search index of tools: built once from their definitions, stored and queried."""
+"""The search index of tools, with the weights of their fields: built once, stored and queried."""
 
 import re
 from collections import defaultdict

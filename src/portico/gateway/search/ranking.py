@@ -1,4 +1,4 @@
-"""Scores of tools for a query."""
+"""Scores of tools for a query; the weights of fields are in `index.py`."""
 
 import re
 from collections import defaultdict
