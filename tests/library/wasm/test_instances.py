@@ -11,7 +11,7 @@ import pytest
 
 from portico.core.state.client_sessions import SESSION_KEY
 from portico.edge.client.client import Client as ConnectedClient
-from portico.library.wasm.kept_instances import MAX_SESSIONS
+from portico.library.wasm.calls import MAX_SESSIONS
 from tests.library.wasm.hosting import WAIT_S, attacking_guest, home, hosted, said
 from tests.library.wasm.wat_guests import SLEEPER, written
 from tests.serve.components import Workshop

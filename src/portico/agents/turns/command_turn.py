@@ -17,8 +17,7 @@ from portico.agents.turns.failures import AgentFailed
 from portico.agents.turns.lenient import short
 from portico.agents.turns.prompt_blocks import prompt_text
 from portico.agents.turns.reports import TurnReports
-from portico.agents.turns.turn_clock import HARD
-from portico.agents.turns.turn_stopwatch import TurnStopwatch
+from portico.agents.turns.turn_clock import HARD, TurnStopwatch
 from portico.agents.turns.turn_updates import PRINTED
 from portico.upstream.process.child_process import ChildInput, ChildOutput, ChildProcess
 from portico.upstream.process.environment import secrets

@@ -20,8 +20,7 @@ from portico.agents.turns.delegation import (
 from portico.agents.turns.lenient import decoded_fields, fields, items, short
 from portico.agents.turns.prompt_blocks import prompt_text
 from portico.agents.turns.reports import TurnReports
-from portico.agents.turns.turn_clock import HARD
-from portico.agents.turns.turn_stopwatch import TurnStopwatch
+from portico.agents.turns.turn_clock import HARD, TurnStopwatch
 from portico.agents.turns.turn_updates import content_text
 from portico.agents.turns.usage import AgentUsage, counts_in, usage_of
 from portico.core.model.errors import METHOD_NOT_FOUND, McpError, TargetError

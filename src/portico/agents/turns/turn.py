@@ -28,9 +28,8 @@ from portico.agents.turns.question_text import QuestionSource
 from portico.agents.turns.questions import Questions
 from portico.agents.turns.reports import TurnReports
 from portico.agents.turns.terminals import Terminals
-from portico.agents.turns.turn_clock import IDLE, TurnClock
+from portico.agents.turns.turn_clock import IDLE, TurnClock, TurnStopwatch
 from portico.agents.turns.turn_driver import ResponseEndsTurn, TurnDriver, TurnEnd
-from portico.agents.turns.turn_stopwatch import TurnStopwatch
 from portico.agents.turns.turn_updates import SETUP_KINDS, TurnUpdates
 from portico.core.model.errors import McpError, TargetError
 from portico.core.state.background import Background

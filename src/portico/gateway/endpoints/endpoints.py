@@ -20,11 +20,11 @@ from portico.library.chain.endpoint import ChainEndpoint
 from portico.library.chain.exact_params import exact_params
 from portico.library.chain.views import Views
 from portico.library.observe.observing import observing
-from portico.library.tasks.mcp.lazy_task_tools import LazyTaskTools
+from portico.library.tasks.mcp.lazy_tasks import LazyTaskTools
 
 if TYPE_CHECKING:
     from portico.gateway.endpoints.gateway_tasks import GatewayTasks
-    from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
+    from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
     from portico.library.tasks.mcp.task_host import TaskHost
 
 IN_FOLDER = "@"

@@ -18,7 +18,7 @@ from portico.gateway.endpoints.endpoints import IN_FOLDER
 from portico.gateway.endpoints.exposure import Exposure, MemberRegistry
 from portico.gateway.members.member import Member
 from portico.library.functions.task_mode import NO_TASKS, TaskMode, TaskSupport
-from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
+from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
 from portico.library.tasks.mcp.task_policy import TaskTerms
 from portico.upstream.connections.relay import FinishTask
 from portico.upstream.connections.upstream import Upstream

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from portico.gateway.registry.folder_registry import FolderRegistry
     from portico.gateway.search.index import Hit
     from portico.gateway.search.searcher import Searcher
-    from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
+    from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
 
 MAX_FOLDERS = 64
 """The limit of folders with servers of their own; each may have a process of every server."""

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
 DAMPING = 20.0
 """Added to the best lexical score before dividing, so that low scores have little weight."""
-
-
-def fuse(words: Mapping[int, float], cosines: Sequence[float]) -> dict[int, float]:
-    """Add the lexical scores, scaled below 1, and the cosines; ranks would lose confidence."""
-    scale = max(words.values(), default=0.0) + DAMPING
-    score = words.get
-    return {place: score(place, 0.0) / scale + cosine for place, cosine in enumerate(cosines)}
-
-
 _BATCH = 8
 _SAVE_EVERY = 1_024
 """Vectors between two saves; a killed process loses at most these."""
@@ -44,6 +35,13 @@ _FULL_INPUT = 800
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 
 Views = tuple[str, ...]
+
+
+def fuse(words: Mapping[int, float], cosines: Sequence[float]) -> dict[int, float]:
+    """Add the lexical scores, scaled below 1, and the cosines; ranks would lose confidence."""
+    scale = max(words.values(), default=0.0) + DAMPING
+    score = words.get
+    return {place: score(place, 0.0) / scale + cosine for place, cosine in enumerate(cosines)}
 
 
 class QueryVector(NamedTuple):

@@ -17,7 +17,6 @@ from portico.library.distribution.reference import checked_digest
 
 MAX_MANIFEST = 4 * 1024 * 1024
 """Registries accept no larger ones."""
-MAX_CONFIG = 4 * 1024 * 1024
 MAX_COMPONENT = 512 * 1024 * 1024
 MAX_LAYERS = 32
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from portico.library.observe.metrics import Histogram
 
-STAGES = ("queue", "start", "first_update", "turn")
 BUCKETS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
 
@@ -18,7 +17,7 @@ class DelegationNote(Struct, frozen=True, kw_only=True):
     agent: str
     outcome: str
     seconds: Mapping[str, float | None] = {}
-    """By stage, how long it took."""
+    """By stage (queue, start, first_update, turn), how long it took."""
     permissions: Mapping[str, int] = {}
     """By decision, the permission requests."""
     tokens: int | None = None

@@ -11,6 +11,7 @@ from portico.core.model.errors import AskError
 from portico.core.model.types import Change
 from portico.core.protocol.codec import encode
 from portico.core.protocol.eras import members
+from portico.library.wasm.failures import Refused
 from portico.library.wasm.handler_protocol import (
     ASK,
     CALL,
@@ -25,7 +26,6 @@ from portico.library.wasm.handler_protocol import (
     UPDATED,
     too_long,
 )
-from portico.library.wasm.refused import Refused
 
 if TYPE_CHECKING:
     from portico.core.state.client_sessions import SessionValues

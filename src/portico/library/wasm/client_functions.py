@@ -12,9 +12,9 @@ from wasmtime.component import Variant
 from portico.core.config.component_grants import ComponentGrants
 from portico.core.model.errors import PorticoError
 from portico.library.wasm.call_client import CallClient
+from portico.library.wasm.failures import Refused
 from portico.library.wasm.handler_protocol import CHANGED, LOG, PROGRESS, UPDATED
 from portico.library.wasm.host_interfaces import HostFunction
-from portico.library.wasm.refused import Refused
 from portico.library.wasm.running_call import CallEnded, current_call
 
 T = TypeVar("T")

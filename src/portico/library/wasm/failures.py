@@ -84,3 +84,7 @@ def _cause(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     last = lines[-1] if lines else "no reason is known"
     return last.removeprefix("wasm trap: ").lstrip("0123456789: ")
+
+
+class Refused(Exception):
+    """A function of the host refuses; the guest gets the text as its error."""

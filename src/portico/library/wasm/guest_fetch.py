@@ -18,7 +18,7 @@ from portico.core.http1.errors import Http1Error
 from portico.core.http1.headers import header_problem
 from portico.core.http1.pool import Pool
 from portico.core.http1.url import Origin, join_url, parse_url
-from portico.library.wasm.refused import Refused
+from portico.library.wasm.failures import Refused
 from portico.upstream.auth.address_rule import AddressRule
 
 CONNECT_S = 10.0

@@ -20,7 +20,7 @@ from portico.library.wasm.client_functions import client_functions
 from portico.library.wasm.client_stream import WasiHandles
 from portico.library.wasm.detect import detect
 from portico.library.wasm.exports import EnteredInstance, Exports
-from portico.library.wasm.failures import INTERRUPTED
+from portico.library.wasm.failures import INTERRUPTED, Refused
 from portico.library.wasm.host_interfaces import (
     HostFunction,
     define_imports,
@@ -28,7 +28,6 @@ from portico.library.wasm.host_interfaces import (
     is_wasmcp,
 )
 from portico.library.wasm.own_wit import IMPORTED, VERSION, check_version
-from portico.library.wasm.refused import Refused
 from portico.library.wasm.running_call import CallEnded, current_call
 from portico.library.wasm.settings import MB, HostSettings
 from portico.library.wasm.sidecar import ENDING, read_sidecar

@@ -8,10 +8,10 @@ import msgspec
 from portico.core.model.errors import INVALID_PARAMS
 from portico.core.protocol.eras import members
 from portico.library.wasm.client_functions import outside
+from portico.library.wasm.failures import Refused
 from portico.library.wasm.guest import Guest, GuestError
 from portico.library.wasm.handled_request import HandledRequest, is_typed
 from portico.library.wasm.handler_protocol import is_handler
-from portico.library.wasm.refused import Refused
 from portico.library.wasm.running_call import current_call
 from portico.library.wasm.wasmcp import UnknownVersion
 from portico.library.wasm.wasmcp_context import dated_context, early_context

@@ -8,11 +8,11 @@ from wasmtime import WasmtimeError
 from portico.core.config.component_grants import ComponentGrants
 from portico.library.wasm.client_functions import json_or_text, outside, progress_params
 from portico.library.wasm.client_stream import WasiHandles
+from portico.library.wasm.failures import Refused
 from portico.library.wasm.guest import GuestError
 from portico.library.wasm.handled_request import HandledRequest, PassedBy, typed_error
 from portico.library.wasm.handler_protocol import CHANGED, LOG, PROGRESS, UPDATED
 from portico.library.wasm.host_interfaces import is_wasmcp
-from portico.library.wasm.refused import Refused
 from portico.library.wasm.running_call import current_call
 from portico.library.wasm.wasmcp_sessions import session_functions
 from portico.library.wit.raw_host import Typed

@@ -15,8 +15,8 @@ from portico.core.model.methods import ELICIT
 from portico.library.wasm.call_client import CallClient
 from portico.library.wasm.client_functions import outside
 from portico.library.wasm.client_stream import WasiHandles
+from portico.library.wasm.failures import Refused
 from portico.library.wasm.host_interfaces import FUTURE, SESSION
-from portico.library.wasm.refused import Refused
 from portico.library.wasm.running_call import current_call
 from portico.library.wasm.wasmcp_context import STORE, session_now
 from portico.library.wasm.wasmcp_typed import typed

@@ -12,7 +12,7 @@ from portico.core.model.task_control import CreatedTask
 from portico.core.protocol.tasks import support_of
 from portico.core.state.report import report
 from portico.library.functions.task_mode import TaskMode, TaskSupport
-from portico.library.tasks.mcp.lazy_task_link import LazyTaskLink
+from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
 from portico.library.tasks.mcp.task_policy import TaskPolicy, TaskTerms
 from portico.upstream.connections.upstream import Upstream
 

@@ -1,4 +1,4 @@
-"""A link for tasks that is made when there is a first one: its modules are slow to import."""
+"""The link and the tools for tasks, made for the first one: their modules are slow to import."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from portico.core.model.context import Context
 from portico.core.model.message import Request
-from portico.core.model.types import Answer, Handler, LinkedEndpoint
+from portico.core.model.offer import Offer
+from portico.core.model.types import Answer, Change, Handler, LinkedEndpoint
+from portico.library.tasks.mcp.task_tool_definitions import TASK_TOOL_NAMES
 
 if TYPE_CHECKING:
+    from portico.library.tasks.mcp.task_host import FindTasks
     from portico.library.tasks.mcp.task_link import TaskLink
+    from portico.library.tasks.mcp.task_tools import TaskTools
 
 
 class LazyTaskLink:
@@ -68,3 +72,33 @@ class LazyTaskLink:
         """Stop sending notifications."""
         if "endpoint" in self.__dict__:
             await self.endpoint.close()
+
+
+class LazyTaskTools:
+    """A provider that passes calls of the tools for tasks to `TaskTools`; a gateway lists them."""
+
+    name = "task-tools"
+
+    def __init__(self, host: "FindTasks", at: str) -> None:
+        """`at` is the endpoint of the tools."""
+        self._host = host
+        self._at = at
+
+    def offer(self) -> Offer:
+        """Return nothing: the tools are listed where tasks can exist."""
+        return Offer()
+
+    def watch(self, changed: Callable[[Change], None]) -> None:
+        """Do nothing: the tools do not change."""
+
+    def provide(self, request: Request, context: Context) -> Answer | None:
+        """Answer one of the tools."""
+        if request.name not in TASK_TOOL_NAMES:
+            return None
+        return self._tools.provide(request, context)
+
+    @cached_property
+    def _tools(self) -> "TaskTools":
+        from portico.library.tasks.mcp.task_tools import TaskTools
+
+        return TaskTools(self._host, self._at)
