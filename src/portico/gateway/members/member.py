@@ -98,13 +98,13 @@ class Member:
         name_limit: int | None,
         *,
         gateway: str = "",
-        leave: Callable[[], None] | None = None,
+        stop_saving: Callable[[], None] | None = None,
         cwd: str = "",
         placed: "Callable[[str], tuple[Managed, str]] | None" = None,
     ) -> None:
-        """`gateway` identifies the gateway; `leave` is called when the entry is removed; `cwd` is
-        where its process runs, if it has one. `placed` returns a provider for the same server in
-        another folder, and where that runs; None if one process is for all folders."""
+        """`gateway` identifies the gateway; `stop_saving` is called when the entry is removed.
+        `cwd` is where its process runs, if it has one. `placed` returns a provider for the same
+        server in another folder, and where that runs; None if one process is for all folders."""
         self.entry = entry
         self.name = entry.name
         self.provider = provider
@@ -120,7 +120,7 @@ class Member:
         """The pause before the next try, after a failure."""
         self.login_error: McpError | None = None
         """Set if the last refresh failed because a person must log in."""
-        self.stop_saving = leave or _nothing
+        self.stop_saving = stop_saving or _nothing
         """Stops saving the catalog on disk: the next server of this name does."""
         self.links = _links(entry)
         """The links before it, at every endpoint."""

@@ -137,7 +137,7 @@ def _upstream(
         upstream,
         limits.name_limit,
         gateway=environment.gateway,
-        leave=kept.end,
+        stop_saving=kept.end,
         cwd=cwd,
         placed=placed if entry.is_per_folder else None,
     )
