@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from portico.core.documents.names import valid_name
+from portico.library.components.aliases import ConfigAliases
 from portico.library.components.classify import ComponentError, classify
 from portico.library.components.resolver import RequestedComponent, is_registry_reference
-from portico.library.distribution.distribution_error import DistributionError
 
 if TYPE_CHECKING:
     from portico.core.config.schema import Config
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 class RegistryResolver:
     """Replaces a reference by the file that it is pinned to."""
 
-    def __init__(self, config_path: str, *, pulls: bool = False) -> None:
+    def __init__(self, aliases: ConfigAliases, *, pulls: bool = False) -> None:
         """With `pulls`, ask the registry; otherwise use only what was pulled."""
-        self._config_path = config_path
+        self._aliases = aliases
         self._pulls = pulls
 
     async def resolve(self, entry: RequestedComponent) -> Sequence[RequestedComponent] | None:
         """Return the entry with its component; raises ComponentError if it is not there."""
         if entry.component is not None or not is_registry_reference(entry.argument):
             return None
+        from portico.library.distribution.distribution_error import DistributionError
+
         try:
             found = await self._find(entry.argument)
         except DistributionError as error:
@@ -38,8 +40,8 @@ class RegistryResolver:
 
     async def _find(self, argument: str) -> "Pulled":
         if not self._pulls:
-            return find_pulled(self._config_path, argument)
-        config = _read(self._config_path)
+            return find_pulled(self._aliases.path, argument)
+        config = _read(self._aliases.path)
         return await _puller(config).pull(_reference(config, argument))
 
 

@@ -18,6 +18,7 @@ from portico.library.components.classify import (
     classify,
     is_project,
 )
+from portico.library.components.registry_resolver import RegistryResolver
 from portico.library.components.resolver import (
     RequestedComponent,
     Resolver,
@@ -100,22 +101,6 @@ class NameResolver:
         return found if is_file else component
 
 
-class LazyRegistryResolver:
-    """Passes references to registries on; without one, nothing of it is imported."""
-
-    def __init__(self, aliases: ConfigAliases, *, pulls: bool) -> None:
-        self._aliases = aliases
-        self._pulls = pulls
-
-    async def resolve(self, entry: RequestedComponent) -> Sequence[RequestedComponent] | None:
-        """Return the entry with its component, if it is a reference."""
-        if entry.component is not None or not is_registry_reference(entry.argument):
-            return None
-        from portico.library.components.registry_resolver import RegistryResolver
-
-        return await RegistryResolver(self._aliases.path, pulls=self._pulls).resolve(entry)
-
-
 class AliasPuller:
     """Pulls the references of aliases before they are looked up; it replaces nothing."""
 
@@ -127,9 +112,7 @@ class AliasPuller:
         if entry.component is None and is_valid_name(entry.argument):
             reference = self._aliases.reference(entry.argument)
             if reference:
-                from portico.library.components.registry_resolver import RegistryResolver
-
-                puller = RegistryResolver(self._aliases.path, pulls=True)
+                puller = RegistryResolver(self._aliases, pulls=True)
                 await puller.resolve(replace(entry, argument=reference))
         return None
 
@@ -140,7 +123,7 @@ def default_resolvers(
     """Return the resolvers of every command, in their order; `pulls` allows pulls."""
     before: list[Resolver] = [AliasPuller(aliases)] if pulls else []
     names = NameResolver(aliases, as_files=as_files)
-    registries = LazyRegistryResolver(aliases, pulls=pulls)
+    registries = RegistryResolver(aliases, pulls=pulls)
     return [*before, ProfileResolver(aliases), names, registries]
 
 
