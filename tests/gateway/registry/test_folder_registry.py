@@ -14,7 +14,7 @@ from portico.core.config.schema import ServerEntry as Entry
 from portico.core.config.schema import Timeouts
 from portico.core.model.errors import McpError
 from portico.edge.windows.preferences import folder_in
-from portico.gateway.registry import registry as registries
+from portico.gateway.registry import folders as of_folders
 from portico.gateway.registry.registry import Registry
 from portico.upstream.wires.wire import Address, Wire
 from tests.gateway.registries import MODERN, Client, Prompt, World, config, registry
@@ -87,7 +87,7 @@ def folders(gateway: Registry) -> list[str]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unused folders are looked for very often."""
-    monkeypatch.setattr(registries, "FOLDER_LINGER_S", 0.01)
+    monkeypatch.setattr(of_folders, "FOLDER_LINGER_S", 0.01)
 
 
 @ERAS
@@ -97,7 +97,7 @@ async def test_a_folder_has_a_process_of_its_own_and_the_lists_of_all(
     places, home, other = world(), str(tmp_path), str(tmp_path / "other")
     async with registry(places, config("placed"), home=home, expose="all") as gateway:
         await gateway.refresh(gateway.members)
-        there = gateway.in_folder(other)
+        there = gateway.folders.registry(other)
         clients = [Client(one.endpoint(), era) for one in (gateway, there)]
         assert await clients[1].names() == await clients[0].names()
         assert there.merged is gateway.merged
@@ -112,22 +112,24 @@ async def test_a_folder_has_a_process_of_its_own_and_the_lists_of_all(
 async def test_the_home_of_a_gateway_and_no_folder_are_the_gateway_itself(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     async with registry(world(), config("placed"), home=str(tmp_path)) as gateway:
-        assert gateway.in_folder("") is gateway
-        assert gateway.in_folder(str(tmp_path)) is gateway
-        assert gateway.in_folder(str(tmp_path / "link")) is gateway
-        assert gateway.in_folder(str(tmp_path / "a")) is gateway.in_folder(str(tmp_path / "a/."))
+        assert gateway.folders.registry("") is gateway
+        assert gateway.folders.registry(str(tmp_path)) is gateway
+        assert gateway.folders.registry(str(tmp_path / "link")) is gateway
+        assert gateway.folders.registry(str(tmp_path / "a")) is gateway.folders.registry(
+            str(tmp_path / "a/.")
+        )
 
 
 @pytest.mark.usefixtures("soon")
 async def test_an_unused_folder_is_closed_and_one_in_use_is_not(tmp_path: Path) -> None:
     left, used = str(tmp_path / "left"), str(tmp_path / "used")
     async with registry(world(), config("placed"), expose="all") as gateway:
-        gateway.folders_in_use = lambda: [used]
+        gateway.folders.in_use = lambda: [used]
         await gateway.refresh(gateway.members)
         for folder in (left, used):
-            assert await Client(gateway.in_folder(folder).endpoint()).said("placed__say")
+            assert await Client(gateway.folders.registry(folder).endpoint()).said("placed__say")
         await until(lambda: folders(gateway) == [used])
-        assert await Client(gateway.in_folder(left).endpoint()).said("placed__say")
+        assert await Client(gateway.folders.registry(left).endpoint()).said("placed__say")
 
 
 @pytest.mark.usefixtures("soon")
@@ -141,13 +143,13 @@ async def test_a_folder_without_a_window_stays_until_its_calls_are_done(tmp_path
         return ()
 
     async with registry(places, config("placed"), expose="all") as gateway:
-        gateway.folders_in_use = in_use
+        gateway.folders.in_use = in_use
         await gateway.refresh(gateway.members)
-        there = gateway.in_folder(str(tmp_path / "there"))
+        there = gateway.folders.registry(str(tmp_path / "there"))
         holding = asyncio.ensure_future(Client(there.endpoint()).said("placed__hold"))
         await until(lambda: looked > 5)
         assert folders(gateway) == [str(tmp_path / "there")]
-        await Client(gateway.endpoint()).said("placed__let_go")
+        await Client(gateway.endpoint()).said("placed__release_hold")
         assert await holding == "held"
         await until(lambda: not folders(gateway))
 
@@ -160,9 +162,9 @@ async def test_processes_at_home_stop_once_all_windows_are_elsewhere(tmp_path: P
         world(), config(servers={"placed": entry}), home=home, expose="all"
     ) as gateway:
         windows = [home, other]
-        gateway.folders_in_use = lambda: windows
+        gateway.folders.in_use = lambda: windows
         await gateway.refresh(gateway.members)
-        there = Client(gateway.in_folder(other).endpoint())
+        there = Client(gateway.folders.registry(other).endpoint())
         assert await there.said("placed__say")
 
         def state() -> Any:
@@ -178,13 +180,13 @@ async def test_processes_at_home_stop_once_all_windows_are_elsewhere(tmp_path: P
 async def test_only_so_many_folders_have_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registries, "MAX_FOLDERS", 2)
+    monkeypatch.setattr(of_folders, "MAX_FOLDERS", 2)
     async with registry(world(), config("placed")) as gateway:
-        first = gateway.in_folder(str(tmp_path / "1"))
-        gateway.in_folder(str(tmp_path / "2"))
+        first = gateway.folders.registry(str(tmp_path / "1"))
+        gateway.folders.registry(str(tmp_path / "2"))
         with pytest.raises(McpError, match=r"too many folders \(2\)"):
-            gateway.in_folder(str(tmp_path / "3"))
-        assert gateway.in_folder(str(tmp_path / "1")) is first
+            gateway.folders.registry(str(tmp_path / "3"))
+        assert gateway.folders.registry(str(tmp_path / "1")) is first
 
 
 async def test_failures_in_one_folder_do_not_count_in_another(tmp_path: Path) -> None:
@@ -192,7 +194,9 @@ async def test_failures_in_one_folder_do_not_count_in_another(tmp_path: Path) ->
     places.closed_to.add(bad)
     async with registry(places, config("placed"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
-        clients = {folder: Client(gateway.in_folder(folder).endpoint()) for folder in (bad, good)}
+        clients = {
+            folder: Client(gateway.folders.registry(folder).endpoint()) for folder in (bad, good)
+        }
         for _ in range(5):
             assert "error" in await clients[bad].request("tools/call", {"name": "placed__say"})
             assert await clients[good].said("placed__say") == "something"
@@ -202,7 +206,7 @@ async def test_a_server_that_fails_at_home_is_listed_where_it_works(tmp_path: Pa
     places, home, good = world(), str(tmp_path / "home"), str(tmp_path / "good")
     places.closed_to.add(home)
     async with registry(places, config("placed"), home=home, expose="all") as gateway:
-        there = gateway.in_folder(good)
+        there = gateway.folders.registry(good)
         await gateway.refresh(gateway.members)
         client = Client(there.endpoint())
         await until(lambda: "placed" in there.merged.namespaced_offers)
@@ -214,7 +218,7 @@ async def test_a_server_for_all_folders_is_one_member_for_all(tmp_path: Path) ->
     fixed = Entry(name="placed", command="x", cwd="/fixed")
     places = world()
     async with registry(places, config(servers={"placed": fixed}), expose="all") as gateway:
-        there = gateway.in_folder(str(tmp_path))
+        there = gateway.folders.registry(str(tmp_path))
         assert there.members["placed"] is gateway.members["placed"]
         await there.refresh(["placed"])
         assert places.starts == ["/fixed"]
@@ -227,7 +231,7 @@ async def test_a_changed_config_reaches_every_folder(tmp_path: Path) -> None:
     places.servers["new"] = places.servers["placed"]
     async with registry(places, config("placed"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
-        there = gateway.in_folder(other)
+        there = gateway.folders.registry(other)
         client = Client(there.endpoint())
         await client.hello()
         assert await client.said("placed__say")
@@ -253,7 +257,7 @@ async def test_a_folder_that_is_closed_takes_its_processes_with_it(tmp_path: Pat
     places = world()
     async with registry(places, config("placed"), expose="all") as gateway:
         await gateway.refresh(gateway.members)
-        there = gateway.in_folder(str(tmp_path))
+        there = gateway.folders.registry(str(tmp_path))
         assert await Client(there.endpoint()).said("placed__say")
     answer = await Client(there.endpoint()).request("tools/call", {"name": "placed__say"})
     assert "shut down" in str(answer)
@@ -265,7 +269,7 @@ async def test_folders_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> 
         await gateway.refresh(gateway.members)
 
         async def visited(number: int) -> None:
-            client = Client(gateway.in_folder(str(tmp_path / str(number))).endpoint())
+            client = Client(gateway.folders.registry(str(tmp_path / str(number))).endpoint())
             await client.hello()
             assert await client.said("execute_tool", name="placed__say", arguments={})
             client.session.end()

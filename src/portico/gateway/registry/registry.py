@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -13,7 +12,6 @@ from portico.core.catalog.catalog import Catalog, Identity
 from portico.core.catalog.exposed_names import SEPARATOR
 from portico.core.catalog.merge import Clash, Merged
 from portico.core.config.schema import Config
-from portico.core.model.errors import McpError
 from portico.core.model.offer import KINDS
 from portico.core.model.types import Change, Link, Report
 from portico.core.model.wording import did_you_mean
@@ -27,6 +25,7 @@ from portico.gateway.endpoints.router import CallRecorder, Router
 from portico.gateway.members.in_process_server import InProcessEntry
 from portico.gateway.members.member import GATEWAY_CAPABILITY, Entry, Member
 from portico.gateway.members.member_kinds import MemberEnvironment, MemberLimits, member_of
+from portico.gateway.registry.folders import Folders
 from portico.gateway.registry.tool_search import ToolSearch
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.library.chain.views import Views
@@ -34,16 +33,9 @@ from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
     from portico.gateway.endpoints.gateway_tasks import GatewayTasks
-    from portico.gateway.registry.folder_registry import FolderRegistry
     from portico.gateway.search.index import Hit
     from portico.gateway.search.searcher import Searcher
-    from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
 
-MAX_FOLDERS = 64
-"""The limit of folders with servers of their own; each may have a process of every server."""
-FOLDER_LINGER_S = 30.0
-"""How often unused folders are looked for: one without a window is kept for this long, at most
-twice."""
 MIN_TOOLS_FOR_SEARCH = 30
 """From this many tools on, a model searches instead of reading them all."""
 _MANY_TOOLS = 1_000
@@ -128,14 +120,8 @@ class Registry:
         self._endpoints = GatewayEndpoints(self, links, record_call, tasks)
         if tasks is not None and not folder:
             tasks.serve(self, self._endpoint_for_tasks)
-        self._folders: dict[str, FolderRegistry] = {}
-        """The registries for the folders of windows, other than that of the gateway."""
-        self._left: set[str] = set()
-        """Folders that were not in use at the last look."""
-        self._sweep_timer: asyncio.TimerHandle | None = None
-        self._closing = Background()
-        self.folders_in_use: Callable[[], Collection[str]] = tuple
-        """Returns the folders of windows and agents."""
+        forget = None if tasks is None else tasks.forget
+        self.folders = Folders(self, environment.folder, forget)
         self._draining: set[Member] = set()
         """Members that were removed from the config and are not closed yet."""
         self._background = Background()
@@ -153,54 +139,12 @@ class Registry:
         """Return the endpoint of one server, under its own names; None if it is unknown."""
         return self._endpoints.server_endpoint(server)
 
-    def in_folder(self, folder: str) -> "Registry":
-        """Return the registry for clients in a folder; raises McpError if there are too many."""
-        if not folder:
-            return self
-        place = os.path.realpath(folder)
-        if place == self._environment.folder:
-            return self
-        found = self._folders.get(place)
-        if found is None:
-            from portico.gateway.registry.folder_registry import FolderRegistry
-
-            if len(self._folders) >= MAX_FOLDERS:
-                why = f"servers are in use in too many folders ({MAX_FOLDERS}); close some windows"
-                raise McpError(why)
-            found = self._folders[place] = FolderRegistry(self, place)
-            found.start()
-            self._sweep_later()
-        return found
-
     def _endpoint_for_tasks(self, at: str) -> object:
         return self.at(at)._endpoints.endpoint_for_tasks(at.partition(IN_FOLDER)[0])
 
     def at(self, at: str) -> "Registry":
         """Return the registry of the endpoint that a task names; raises McpError."""
-        return self.in_folder(at.partition(IN_FOLDER)[2])
-
-    def _sweep_later(self) -> None:
-        if self._sweep_timer is None:
-            loop = asyncio.get_running_loop()
-            self._sweep_timer = loop.call_later(FOLDER_LINGER_S, self._sweep)
-
-    def _sweep(self) -> None:
-        """Close the registries of folders that were not in use for a while, and stop the idle
-        processes of the gateway's own folder if all windows are in others."""
-        self._sweep_timer = None
-        used = {os.path.realpath(folder) for folder in self.folders_in_use()}
-        unused = {place: one for place, one in self._folders.items() if place not in used}
-        now = {place for place, one in unused.items() if not one.is_busy}
-        for place in now & self._left:
-            ended = [] if self._tasks is None else self._tasks.forget(place)
-            self._closing.start(_close_folder(self._folders.pop(place), ended))
-        self._left = now
-        if used and self._environment.folder not in used:
-            for member in self.members.values():
-                if member.is_per_folder and isinstance(member.provider, Upstream):
-                    member.provider.stop_idle()
-        if self._folders:
-            self._sweep_later()
+        return self.folders.registry(at.partition(IN_FOLDER)[2])
 
     @property
     def is_composition(self) -> bool:
@@ -216,7 +160,7 @@ class Registry:
         """Replace the links before every endpoint. If a link raises, or adds a name that exists,
         the old ones stay."""
         self._endpoints.relink(links)
-        for registry in self._folders.values():
+        for registry in self.folders:
             registry.relink(links)
 
     def resolves_to_search(self, expose: str | None) -> bool:
@@ -339,10 +283,10 @@ class Registry:
         """Fetch the catalogs of these servers; a server that fails keeps its last known one."""
         chosen = [self.members[name] for name in servers if name in self.members]
         names = [member.name for member in chosen]
-        differing = (registry.refresh_differing(names) for registry in self._folders.values())
+        differing = (registry.refresh_differing(names) for registry in self.folders)
         await asyncio.gather(*(self._survey(member) for member in chosen), *differing)
         self._changed()
-        for registry in self._folders.values():
+        for registry in self.folders:
             registry.list_missing()
         self._check_pinned({member.name for member in chosen})
         if self._publish_timer is not None and not self._count_refreshing():
@@ -390,7 +334,7 @@ class Registry:
         providers = (member.provider for member in self._own_members())
         if any(isinstance(one, Upstream) and one.is_installing for one in providers):
             return True
-        return any(registry.is_installing for registry in self._folders.values())
+        return any(registry.is_installing for registry in self.folders)
 
     async def finish_installing(self) -> None:
         """Wait until the servers that are being installed are listed; install no others before
@@ -408,7 +352,7 @@ class Registry:
             return  # it was removed from the config
         if change.uri:
             self._endpoints.publish_update(member.name, change)
-            for registry in self._folders.values():
+            for registry in self.folders:
                 registry.shared_changed(member, change)
         else:
             member.problem = member.listing_problem()
@@ -427,7 +371,7 @@ class Registry:
             self._index()
         self._schedule_publish()
         self._warn()
-        for registry in self._folders.values():
+        for registry in self.folders:
             registry._changed()
 
     def _warn(self) -> None:
@@ -533,7 +477,7 @@ class Registry:
         await self.refresh([name for name in self.members if name not in kept])
 
     def _lead_folders(self) -> None:
-        for registry in self._folders.values():
+        for registry in self.folders:
             registry.follow()
 
     def _retire(self, member: Member, heir: Member | None) -> None:
@@ -602,15 +546,11 @@ class Registry:
         """Close all servers concurrently, and those in this process in reverse order."""
         if self._publish_timer is not None:
             self._publish_timer.cancel()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        self.folders.keep()
         await self._background.close()
         await self._tool_search.close()
         self._end_installs()
-        folders, self._folders = self._folders, {}
-        await asyncio.gather(
-            self._closing.wait(), *(registry.close() for registry in folders.values())
-        )
+        await self.folders.close()
         members = (*self._own_members(), *self._draining)
         for member in members:
             if member.retry is not None:
@@ -674,7 +614,7 @@ class Registry:
 
     def _in_folders(self, server: str) -> dict[str, Any]:
         """Return the state of a server's processes in the folders of windows, if there are any."""
-        placed = [registry.members.get(server) for registry in self._folders.values()]
+        placed = [registry.members.get(server) for registry in self.folders]
         found = [
             {key: status[key] for key in ("folder", "state", "tools", "starts", "error")}
             for member in placed
@@ -686,7 +626,7 @@ class Registry:
     @property
     def requires_tasks(self) -> bool:
         """True if a tool of a member runs only as a task, in any folder, or stores tasks."""
-        registries = (self, *self._folders.values())
+        registries = (self, *self.folders)
         every = [one for registry in registries for one in registry.members.values()]
         return any(one.requires_tasks or one.delegates for one in every)
 
@@ -714,9 +654,3 @@ class Registry:
 async def _close_in_turn(members: Iterable[Member]) -> None:
     for member in members:
         await member.provider.close()
-
-
-async def _close_folder(registry: "FolderRegistry", ended: "Iterable[LazyTaskLink]") -> None:
-    for link in ended:
-        await link.close()
-    await registry.close()

@@ -121,7 +121,7 @@ class GatewayApp:
             tasks=self.tasks,
         )
         self.registry.check_links()
-        self.registry.folders_in_use = self._folders_in_use
+        self.registry.folders.in_use = self._folders_in_use
         self.window_folders: Callable[[], Collection[str]] = tuple
         self.window_clients: Callable[[], Mapping[str, int]] = dict
         """Returns the folders of the windows."""
@@ -197,7 +197,7 @@ class GatewayApp:
                 raise PorticoError("the task of this agent does not run here any more")
             return limited, {}
         self.registry.resume_installing()
-        registry = self.registry.in_folder(folder_in(preferences))
+        registry = self.registry.folders.registry(folder_in(preferences))
         if server := name_in(preferences, SERVER):
             gone = f"the server {server} is disabled, or no longer in the config"
             return CurrentEndpoint(lambda: registry.server_endpoint(server), gone), {}
@@ -208,7 +208,7 @@ class GatewayApp:
 
     def full_endpoint(self, folder: str) -> ChainEndpoint:
         """Return the main endpoint with all tools in its lists, for clients in a folder."""
-        return self.registry.in_folder(folder).endpoint(self._options.group, False)
+        return self.registry.folders.registry(folder).endpoint(self._options.group, False)
 
     def _folders_in_use(self) -> list[str]:
         """Return the folders of windows and running agents, and that of the gateway for HTTP
