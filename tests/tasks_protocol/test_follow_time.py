@@ -9,7 +9,8 @@ from msgspec import Raw
 from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
 from portico.core.protocol.codec import encode
-from portico.library.tasks.mcp.remote_task import RemoteTask, RemoteTaskRunner
+from portico.library.tasks.mcp.following import RemoteTask
+from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
 from portico.library.tasks.store.record import (
     COMPLETED,
     FAILED,

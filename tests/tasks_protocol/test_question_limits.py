@@ -12,14 +12,14 @@ from portico.core.model.context import Context
 from portico.core.model.errors import McpError
 from portico.core.model.message import Request, Response
 from portico.core.protocol.codec import encode
-from portico.library.tasks.mcp.remote_task import (
+from portico.library.tasks.mcp.following import (
     MAX_ALL_QUESTIONS,
     MAX_QUESTIONS,
     MAX_SERVER_QUESTIONS,
     QuestionLimits,
     RemoteTask,
-    RemoteTaskRunner,
 )
+from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
 from portico.library.tasks.store.record import COMPLETED, FAILED, TaskRefused
 from portico.library.tasks.store.store import tasks_in_memory
 from portico.library.tasks.worker.worker import TaskWorker

@@ -24,7 +24,7 @@ from portico.upstream.connections.relay import FinishTask
 from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
-    from portico.library.tasks.mcp.remote_task import RemoteTask, TaskRelay
+    from portico.library.tasks.mcp.following import RemoteTask, TaskRelay
     from portico.library.tasks.mcp.task_host import TaskHost
     from portico.library.tasks.mcp.task_link import TaskLink
     from portico.library.tasks.store.store import TaskStore
