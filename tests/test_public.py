@@ -59,7 +59,7 @@ def test_search_exports_what_its_page_names() -> None:
 
 def test_pages_and_examples_name_public_modules_only() -> None:
     examples = [path for kind in ("py", "md") for path in ROOT.glob(f"examples/**/*.{kind}")]
-    pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md", *examples]
+    pages = [*ROOT.glob("docs/[uw]*/*.md"), ROOT / "README.md", *examples]
     found = {
         module
         for page in pages
