@@ -11,6 +11,7 @@ from portico.core.config.auth_settings import AuthSettings, auth_table
 from portico.core.config.component_grants import ComponentGrants
 from portico.core.config.publishing import Publishing
 from portico.core.config.values import (
+    RESTART,
     Reader,
     address,
     choice,
@@ -21,6 +22,7 @@ from portico.core.config.values import (
     number,
     pairs,
     readers,
+    restart_keys,
     table,
     text,
     texts,
@@ -29,7 +31,7 @@ from portico.core.config.values import (
 if TYPE_CHECKING:
     from portico.core.config.agents_schema import AgentsConfig, KeepTasks
 
-# The names are those of `transport.limits.Limits`, which a test compares.
+# The names are those of `HttpLimits` in `edge/transport/http_limits.py`, which a test compares.
 _LIMITS = """
     body_bytes body_s bodies_bytes unread_bytes connections half_open header_bytes header_count
     header_s keep_alive_s stall_s quiet_s running streams sessions session_idle_s session_streams
@@ -203,7 +205,7 @@ class ComponentEntry(_MemberEntry, frozen=True, kw_only=True):
 class Gateway(Struct, frozen=True, kw_only=True):
     """The one endpoint in front of all servers."""
 
-    expose: Annotated[str, choice("auto", "search", "all")] = "auto"
+    expose: Annotated[str, choice("auto", "search", "all"), RESTART] = "auto"
     pinned: Annotated[tuple[str, ...], texts] = ()
     """Tools that are always listed, named `server__tool`."""
     links: Annotated[tuple[str, ...], texts] = ()
@@ -211,36 +213,36 @@ class Gateway(Struct, frozen=True, kw_only=True):
     name_limit: Annotated[int, integer(32, 1024)] = 64
     max_tools: Annotated[int, integer(1, 100_000)] = 10_000
     """The limit of entries in each list of a server; further ones are reported and left out."""
-    http: Annotated[str, address] = ""
+    http: Annotated[str, address, RESTART] = ""
     """`[HOST:]PORT`; empty for stdio."""
-    auth: Annotated[str, choice("token", "none")] = "token"
-    log: Annotated[str | None, non_empty] = None
+    auth: Annotated[str, choice("token", "none"), RESTART] = "token"
+    log: Annotated[str | None, non_empty, RESTART] = None
     """The log's path, or `off`."""
-    cache_mb: Annotated[int, integer(1, 1_000_000)] = 256
+    cache_mb: Annotated[int, integer(1, 1_000_000), RESTART] = 256
     """The size limit of stored catalogs and indexes together."""
     sync_budget_s: Annotated[float | None, number()] = None
     """A call of a server's tool that takes longer becomes a task; None for never."""
     drain: Annotated[float, number(or_none=True)] = 30.0
-    drain_notice_s: Annotated[float, number(or_none=True)] = 8.0
+    drain_notice_s: Annotated[float, number(or_none=True), RESTART] = 8.0
     """How long to keep serving as not ready before a drain, if `/readyz` is probed."""
-    watchdog_ms: Annotated[int, integer(0, 3_600_000)] = 250
+    watchdog_ms: Annotated[int, integer(0, 3_600_000), RESTART] = 250
     """Report messages that block all clients for longer than this; 0 disables it."""
-    limits: Annotated[Mapping[str, float], table(LIMITS)] = field(default_factory=dict)
+    limits: Annotated[Mapping[str, float], table(LIMITS), RESTART] = field(default_factory=dict)
     """The limits of the HTTP transport that are set, by their names there."""
 
 
 class TaskSettings(Struct, frozen=True, kw_only=True):
     """The limits of tasks."""
 
-    running: Annotated[int, integer(1, 1000)] = 16
+    running: Annotated[int, integer(1, 1000), RESTART] = 16
     """Tasks that one gateway runs at the same time; others wait."""
-    in_progress: Annotated[int, integer(1, 100_000)] = 100
+    in_progress: Annotated[int, integer(1, 100_000), RESTART] = 100
     """Tasks of one client that are not finished; more are refused."""
-    keep_days: Annotated[float | None, number()] = None
+    keep_days: Annotated[float | None, number(), RESTART] = None
     """How long finished tasks are kept; None for `keep_tasks` of the agents, or 30."""
-    keep_count: Annotated[int | None, integer(1, 1_000_000)] = None
+    keep_count: Annotated[int | None, integer(1, 1_000_000), RESTART] = None
     """Finished tasks of one client, older ones are removed; None for `keep_tasks`, or 1000."""
-    lease_s: Annotated[float, number()] = 15.0
+    lease_s: Annotated[float, number(), RESTART] = 15.0
     """How long a task of a process that was killed waits for another one."""
 
 
@@ -259,10 +261,10 @@ class Search(Struct, frozen=True, kw_only=True):
     """The settings of search."""
 
     default_limit: Annotated[int, integer(1, 50)] = 5
-    vectors: Annotated[bool, flag] = False
-    model: Annotated[str, non_empty] = ""
+    vectors: Annotated[bool, flag, RESTART] = False
+    model: Annotated[str, non_empty, RESTART] = ""
     """The folder of the embedding model."""
-    rerank: Annotated[Rerank | None, table(readers(Rerank))] = None
+    rerank: Annotated[Rerank | None, table(readers(Rerank)), RESTART] = None
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -367,6 +369,19 @@ class Config(Struct, frozen=True, kw_only=True):
     def disabled(self) -> list[str]:
         """The names of the disabled servers and components."""
         return [name for name, entry in self.entries.items() if not entry.enabled]
+
+    def waits_for_restart(self, before: "Config") -> list[str]:
+        """Return the keys with other values than before that take effect only after a restart."""
+        tables = (
+            (name, getattr(self, name), getattr(before, name))
+            for name in ("gateway", "search", "tasks")
+        )
+        return [
+            f"{name}.{key}"
+            for name, now, earlier in tables
+            for key in restart_keys(type(now))
+            if getattr(now, key) != getattr(earlier, key)
+        ]
 
     def __repr__(self) -> str:
         return f"Config({self.path!r}, servers={list(self.servers)!r})"

@@ -11,6 +11,8 @@ from portico.core.documents.problems import Path, Report, dotted, quoted, sugges
 
 BAD: Final = object()
 """An invalid value."""
+RESTART: Final = object()
+"""Follows the reader of a key that a running gateway does not apply."""
 
 Reader = Callable[[Report, Path, Any], Any]
 """Checks one value and returns it; if it is invalid, adds a problem and returns BAD."""
@@ -192,9 +194,18 @@ def grants_table(report: Report, at: Path, value: Any) -> Any:
 
 def readers(kind: type[Struct]) -> dict[str, Reader]:
     """The reader of each key of a table, from the annotations of its struct."""
+    return {key: found[0] for key, found in _metadata(kind).items()}
+
+
+def restart_keys(kind: type[Struct]) -> list[str]:
+    """The keys of a table that take effect only after a restart."""
+    return [key for key, found in _metadata(kind).items() if RESTART in found]
+
+
+def _metadata(kind: type[Struct]) -> dict[str, tuple[Any, ...]]:
     kinds = [one for one in reversed(kind.__mro__) if "__annotations__" in vars(one)]
     hints = {key: hint for one in kinds for key, hint in one.__annotations__.items()}
-    return {key: hints[key].__metadata__[0] for key in hints if hasattr(hints[key], "__metadata__")}
+    return {key: hint.__metadata__ for key, hint in hints.items() if hasattr(hint, "__metadata__")}
 
 
 def read_table(

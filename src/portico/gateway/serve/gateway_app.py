@@ -46,21 +46,6 @@ _CONTINUE_S = 0.2
 """The delay before stored tasks are looked for: the first clients take precedence."""
 _MAX_RECENT = 20
 """Reports that are kept for windows that connect later."""
-_NEEDS_RESTART = {
-    "gateway": (
-        "expose",
-        "http",
-        "auth",
-        "log",
-        "limits",
-        "drain_notice_s",
-        "cache_mb",
-        "watchdog_ms",
-    ),
-    "search": ("vectors", "model", "rerank"),
-    "tasks": ("running", "in_progress", "keep_days", "keep_count", "lease_s"),
-}
-"""Config keys that take effect only after a restart, by table."""
 
 
 class GatewayApp:
@@ -313,12 +298,7 @@ class GatewayApp:
         """Apply a changed config, and report the keys that need a restart."""
         before = self.registry.config
         self._warn(config)
-        waits = [
-            f"{table}.{key}"
-            for table, keys in _NEEDS_RESTART.items()
-            for key in keys
-            if getattr(getattr(config, table), key) != getattr(getattr(before, table), key)
-        ]
+        waits = config.waits_for_restart(before)
         if waits:
             self.tell(f"{', '.join(waits)} changed; restart to apply")
         for act in self._routes_changed:
