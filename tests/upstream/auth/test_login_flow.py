@@ -13,8 +13,7 @@ from portico.upstream.auth.client_identity import OwnClient
 from portico.upstream.auth.flow import GrantRefused, IssuerUnavailable, LoginError, Visit
 from portico.upstream.auth.login import Login, LoginPlace
 from portico.upstream.auth.login_flow import LoginSettings, log_in, revoke
-from portico.upstream.auth.refresh_grant import refresh_grant
-from portico.upstream.auth.token_request import seconds
+from portico.upstream.auth.token_request import refresh_grant, seconds
 from tests.upstream.auth.flows import ISSUER, SERVER, WELL_KNOWN, KnownClients, Played, issuer
 
 METADATA = f"{ISSUER}/.well-known/oauth-authorization-server"

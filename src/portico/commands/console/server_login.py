@@ -25,7 +25,7 @@ from portico.upstream.auth.flow_runner import FlowRunner, address_rule
 from portico.upstream.auth.login import BEARER, Login, LoginPlace
 from portico.upstream.auth.login_flow import revoke
 from portico.upstream.auth.login_store import LoginStore
-from portico.upstream.auth.machine_login import MachineLogin
+from portico.upstream.auth.machine_credentials import MachineLogin
 from portico.upstream.auth.page_login import PageLogin
 from portico.upstream.auth.redirect_listener import RedirectListener
 from portico.upstream.auth.web_url import checked_url

@@ -28,8 +28,7 @@ from portico.upstream.auth.login import (
     login_command,
 )
 from portico.upstream.auth.login_store import LoginStore
-from portico.upstream.auth.refresh_grant import refresh_grant
-from portico.upstream.auth.token_request import Tokens
+from portico.upstream.auth.token_request import Tokens, refresh_grant
 
 if TYPE_CHECKING:
     from portico.upstream.auth.login_links import LoginLinks

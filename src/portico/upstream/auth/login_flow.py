@@ -17,11 +17,10 @@ from portico.upstream.auth.client_identity import (
     identify,
     redirect_uri,
 )
-from portico.upstream.auth.code_grant import code_grant
 from portico.upstream.auth.discovery import Discovered, discover
 from portico.upstream.auth.flow import GrantRefused, LoginError, LoginFlow, Visit, WebRequest, shown
 from portico.upstream.auth.login import Login, LoginFacts, LoginPlace
-from portico.upstream.auth.token_request import TokenEndpoint, Tokens, authenticated
+from portico.upstream.auth.token_request import TokenEndpoint, Tokens, authenticated, code_grant
 
 Clock = Callable[[], float]
 _TRIES = 2

@@ -8,7 +8,6 @@ from portico.core.config.auth_settings import AuthSettings
 from portico.upstream.auth.authorization import Random
 from portico.upstream.auth.challenge import Challenge
 from portico.upstream.auth.client_assertion import AssertionKey
-from portico.upstream.auth.client_credentials_grant import client_credentials_grant
 from portico.upstream.auth.client_identity import CONFIGURED, OwnClient, identify
 from portico.upstream.auth.discovery import discover
 from portico.upstream.auth.flow import Flow, GrantRefused
@@ -20,7 +19,7 @@ from portico.upstream.auth.login_flow import (
     new_login,
     requested_scopes,
 )
-from portico.upstream.auth.token_request import TokenEndpoint, Tokens
+from portico.upstream.auth.token_request import TokenEndpoint, Tokens, client_credentials_grant
 
 _MAX_OFF_S = 30.0
 """A clock that is off by more than this is named in a refusal."""

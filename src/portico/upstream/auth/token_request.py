@@ -1,14 +1,15 @@
-"""A grant sent to the token endpoint, and the tokens in its answer (RFC 6749, section 5)."""
+"""The grants that are sent to a token endpoint, and the tokens in its answer (RFC 6749)."""
 
 from base64 import b64encode, urlsafe_b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
+from portico.upstream.auth.authorization import AuthorizationRequest
 from portico.upstream.auth.client_identity import OwnClient
 from portico.upstream.auth.flow import (
     Flow,
@@ -24,6 +25,7 @@ _HEADERS = {"accept": "application/json", "content-type": "application/x-www-for
 _ENDS = ("refresh_token_expires_in", "refresh_expires_in")
 """How servers tell when a login ends; no standard names it."""
 _ACCOUNTS = ("email", "preferred_username", "name", "sub")
+_JWT = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _MAX_SECONDS = 10 * 366 * 86400
 
 
@@ -53,6 +55,43 @@ class TokenEndpoint(Struct, frozen=True):
     url: str
     issuer: str
     client: OwnClient
+
+
+def refresh_grant(endpoint: TokenEndpoint, refresh_token: str, resource: str) -> Flow[Tokens]:
+    """Exchange a refresh token for new ones; a server may replace it (section 6)."""
+    fields = {
+        "grant_type": "refresh_token",
+        "refresh_token": refresh_token,
+        "resource": resource,
+    }
+    return (yield from send_grant(endpoint, fields))
+
+
+def code_grant(
+    endpoint: TokenEndpoint, code: str, request: AuthorizationRequest, resource: str
+) -> Flow[Tokens]:
+    """Exchange the code of a person's login for tokens (section 4.1.3)."""
+    fields = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": request.redirect,
+        "code_verifier": request.verifier,
+        "resource": resource,
+    }
+    return (yield from send_grant(endpoint, fields))
+
+
+def client_credentials_grant(
+    endpoint: TokenEndpoint, resource: str, scopes: Sequence[str], assertion: str = ""
+) -> Flow[Tokens]:
+    """Exchange a machine's own credentials for a token (section 4.4); a signed assertion replaces a
+    secret."""
+    fields = {"grant_type": "client_credentials", "resource": resource}
+    if scopes:
+        fields["scope"] = " ".join(scopes)
+    if assertion:
+        fields |= {"client_assertion_type": _JWT, "client_assertion": assertion}
+    return (yield from send_grant(endpoint, fields))
 
 
 def send_grant(endpoint: TokenEndpoint, fields: Mapping[str, str]) -> Flow[Tokens]:
