@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from portico.core.http1.certificates import tls_context
 from portico.core.http1.errors import ConnectError, ForbiddenAddress, error_text
 from portico.core.http1.proxies import Proxy
-from portico.core.http1.tunnel import Tunnel
 from portico.core.http1.url import Origin
 
 _STAGGER_S = 0.25
@@ -25,6 +24,59 @@ P = TypeVar("P", bound=asyncio.Protocol)
 _Address = tuple[int, Any]
 Permit = Callable[[str], bool]
 """True if an address may be contacted; called for each, before the connection is opened."""
+
+
+MAX_HEAD = 64 * 1024
+_END = b"\r\n\r\n"
+
+
+class Tunnel(asyncio.Protocol):
+    """The protocol of a connection to a proxy until the tunnel is open."""
+
+    def __init__(self, opened: asyncio.Future[None]) -> None:
+        """Complete `opened` once the tunnel is open or refused."""
+        self.opened = opened
+        self._head = b""
+
+    def request(self, origin: Origin, login: str) -> bytes:
+        """Return the bytes of the CONNECT request."""
+        lines = [f"CONNECT {origin.authority} HTTP/1.1", f"Host: {origin.authority}"]
+        lines += [f"Proxy-Authorization: {login}"] if login else []
+        return "\r\n".join((*lines, "", "")).encode()
+
+    def data_received(self, data: bytes) -> None:
+        """Add data to the response."""
+        self._head += data
+        if self.opened.done():
+            return
+        head, end, rest = self._head.partition(_END)
+        if end:
+            self._check(head, rest)
+        elif len(self._head) > MAX_HEAD:
+            self._fail(f"its proxy sent headers longer than {MAX_HEAD} bytes")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the tunnel, unless it was open."""
+        why = f": {error_text(exc)}" if exc is not None else ""
+        self._fail(f"its proxy closed the connection{why}")
+
+    def _check(self, head: bytes, rest: bytes) -> None:
+        line = head.partition(b"\r\n")[0].decode("latin-1")
+        version, _, outcome = line.partition(" ")
+        status = outcome[:3]
+        if not (version.startswith("HTTP/1.") and status.isdigit()):
+            self._fail("its proxy did not send an HTTP response")
+        elif not status.startswith("2"):
+            self._fail(f"its proxy returned HTTP {outcome[:100].strip()}")
+        elif rest:
+            self._fail("its proxy sent unexpected data after its response")
+        else:
+            self.opened.set_result(None)
+
+    def _fail(self, why: str) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ConnectError.because(why))
+            self.opened.exception()  # marked as retrieved: the waiting task may be cancelled
 
 
 def permit_all(address: str) -> bool:
