@@ -1,14 +1,16 @@
-"""The JSON Schemas of Python types."""
+"""Makes JSON Schemas of Python types. A given schema is checked and compiled in `schema.py`."""
 
 import math
 import typing
+from collections.abc import Iterable
+from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
 
-from portico.core.definitions.choices import restore_order
 from portico.core.definitions.constraints import members
 from portico.core.definitions.definition_error import DefinitionError
+from portico.core.definitions.keywords import walk_json
 from portico.core.definitions.signatures import EMPTY, Parameter, Signature
 from portico.core.definitions.wording import render
 
@@ -67,7 +69,7 @@ def schemas_of(kinds: list[Any], mode: str = "validation") -> tuple[list[JsonObj
     shapes, components = msgspec.json.schema_components(
         known, schema_hook=hook, ref_template="#/$defs/{name}"
     )
-    restore_order((*shapes, components), known)
+    _restore_order((*shapes, components), known)
     _add(definitions, components)
     return list(shapes), definitions
 
@@ -180,3 +182,62 @@ def _dumped(value: Any) -> Any:
 def _last_line(error: Exception) -> str:
     """Return the line of msgspec's message that names the type."""
     return str(error).strip().rpartition("\n")[2][:200]
+
+
+_Choices = dict[frozenset[Any], list[Any]]
+"""The options in source order, by their set."""
+
+
+def _restore_order(schemas: Iterable[Any], kinds: Iterable[Any]) -> None:
+    """Put the options of every `enum` in these schemas into the order of these types."""
+    walked = (part for part in walk_json(*schemas) if isinstance(part, dict))
+    found = [s for s in walked if isinstance(s.get("enum"), list) and len(s["enum"]) > 1]
+    if not found:
+        return
+    choices: _Choices = {}
+    seen: set[int] = set()
+    for kind in kinds:
+        _collect(kind, choices, seen)
+    for schema in found:
+        own = choices.get(_key(schema["enum"]))
+        if own is not None:
+            schema["enum"] = own
+
+
+def _collect(kind: Any, choices: _Choices, seen: set[int]) -> None:
+    if id(kind) in seen:
+        return
+    seen.add(id(kind))
+    options = _options(kind)
+    if options:
+        choices.setdefault(_key(options), options)
+        return
+    for inner in (*typing.get_args(kind), *_fields(kind)):
+        _collect(inner, choices, seen)
+
+
+def _options(kind: Any) -> list[Any]:
+    if typing.get_origin(kind) is typing.Literal:
+        return list(typing.get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [member.value for member in kind]
+    return []
+
+
+def _fields(kind: Any) -> list[Any]:
+    """Return the types inside a class, an alias or a `NewType`."""
+    for name in ("__supertype__", "__value__"):
+        if hasattr(kind, name):
+            return [getattr(kind, name)]
+    kind = typing.get_origin(kind) or kind
+    if not isinstance(kind, type) or not hasattr(kind, "__annotations__"):
+        return []
+    try:
+        return list(typing.get_type_hints(kind, include_extras=True).values())
+    except (NameError, TypeError, AttributeError):
+        return []  # msgspec can still make its schema
+
+
+def _key(options: list[Any]) -> frozenset[Any]:
+    # 1 and True are equal, but different options.
+    return frozenset((type(one), one) for one in options if not isinstance(one, list | dict))
