@@ -1,18 +1,7 @@
 """Bodies of requests that are too large to be written at once: bytes, or a part of a file."""
 
 from collections.abc import Callable
-from typing import BinaryIO, Protocol
-
-
-class UnsentBody(Protocol):
-    """A body that is written piece by piece, as fast as the server reads it."""
-
-    @property
-    def left(self) -> int:
-        """The bytes that were not taken yet."""
-
-    def take(self, size: int) -> bytes | memoryview:
-        """Return the next piece; raises OSError."""
+from typing import BinaryIO
 
 
 class BytesBody:

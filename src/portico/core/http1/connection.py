@@ -10,7 +10,7 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from portico.core.http1.body import BytesBody, FileBody, UnsentBody
+from portico.core.http1.body import BytesBody, FileBody
 from portico.core.http1.errors import ConnectionLost, InvalidRequest, error_text
 from portico.core.http1.response import MAX_SMALL_BODY, Http1Response
 
@@ -56,7 +56,7 @@ class Http1Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []  # of the body, found by the parser
         self._is_paused = False
         self._is_write_paused = False  # is the server slow to read?
-        self._unsent: UnsentBody | None = None
+        self._unsent: BytesBody | FileBody | None = None
         self._is_head = False  # has the response no body, whatever its headers say?
 
     def send(

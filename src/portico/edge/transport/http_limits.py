@@ -1,9 +1,9 @@
 """The limits of the HTTP transport, and the load that they apply to."""
 
 import asyncio
-from typing import Protocol
 
 from portico.core.http1.server_limits import ServerLimits
+from portico.core.state.pending import CancellableWork
 
 
 class HttpLimits(ServerLimits, frozen=True, kw_only=True):
@@ -36,13 +36,6 @@ class HttpLimits(ServerLimits, frozen=True, kw_only=True):
     """When a legacy client may resume a stream that we closed (SSE `retry`)."""
 
 
-class Cancellable(Protocol):
-    """A call, or the task it runs in."""
-
-    def cancel(self) -> object:
-        """Cancel it."""
-
-
 class HttpLoad:
     """The calls and streams open in one app, counted for limits and drains."""
 
@@ -59,7 +52,7 @@ class HttpLoad:
         self.drain_began = asyncio.Event()
         self.timed_out = False
         """True once a drain has timed out: calls cancelled from now on get an error."""
-        self.tasks: set[Cancellable] = set()
+        self.tasks: set[CancellableWork] = set()
         """The running modern calls."""
 
     def begin_call(self) -> bool:
