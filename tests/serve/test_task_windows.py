@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from portico.core.model.context import LOCAL
-from portico.library.tasks.store.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S, QUEUED
+from portico.core.model.defaults import LEASE_S
+from portico.library.tasks.store.record import CANCELLED, COMPLETED, INTERRUPTED, QUEUED
 from tests.serve.gateway import command
 from tests.serve.task_windows import EFFECTS, TaskWindow, TaskWindows, all_gone, every
 from tests.serve.test_windows import SERVER, closed, killed_with_all_it_started

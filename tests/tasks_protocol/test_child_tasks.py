@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from portico.library.tasks.store.record import CANCELLED, COMPLETED, INTERRUPTED, LEASE_S
+from portico.core.model.defaults import LEASE_S
+from portico.library.tasks.store.record import CANCELLED, COMPLETED, INTERRUPTED
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.gated import Gated
 from tests.wrap.faults import alive, until

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar, Unpack
 
 from portico.core.config.paths import state_folder, working_folder
+from portico.core.model.defaults import DRAIN_S, NOTICE_S
 from portico.core.model.errors import McpError, PorticoError
 from portico.core.model.types import Link
 from portico.core.state.client_sessions import SESSIONS
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-DRAIN_S = 30.0
-NOTICE_S = 8.0
-"""The time for load balancers to notice the shutdown, before the drain."""
 _EXIT_S = 1.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}

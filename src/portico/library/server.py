@@ -15,6 +15,7 @@ import msgspec
 from portico.core.catalog.catalog import Catalog, Identity
 from portico.core.catalog.merge import merge
 from portico.core.model.context import LOCAL, Context
+from portico.core.model.defaults import DRAIN_S, NOTICE_S
 from portico.core.model.errors import INVALID_REQUEST, PARSE_ERROR, RegistrationError
 from portico.core.model.message import NOTHING, Request, Response
 from portico.core.model.types import Change, Link, Provider
@@ -294,8 +295,8 @@ class Server(Registration):
         auth: str = "token",
         hosts: Sequence[str] = (),
         token_file: str | None = None,
-        drain_s: float = 30.0,
-        drain_notice_s: float = 8.0,
+        drain_s: float = DRAIN_S,
+        drain_notice_s: float = NOTICE_S,
     ) -> None:
         """Serve over stdio until the client disconnects, or over HTTP at `[HOST:]PORT` until
         SIGTERM arrives, as `portico run` does for a file.

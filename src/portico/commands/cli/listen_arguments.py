@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from portico.core.model.defaults import DRAIN_S, NOTICE_S
+
 if TYPE_CHECKING:
     from portico.commands.console.argument_types import Add
     from portico.gateway.app import HttpOptions
@@ -16,8 +18,8 @@ class ListenArguments:
         self.token_file: str | None = None
         self.allow_host: list[str] = []
         self.name: str | None = None
-        self.drain = 30.0
-        self.drain_notice = 8.0
+        self.drain = DRAIN_S
+        self.drain_notice = NOTICE_S
 
     @property
     def at(self) -> "HttpOptions":

@@ -9,6 +9,7 @@ from portico.commands.console.stderr import (
     print_own_traceback,
     report_waiting,
 )
+from portico.core.model.defaults import IDLE_S
 from portico.library.components.load import LoadError
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def _composed(
         links=links,
         composer=composer if options.watch else None,
         builds=options.builds,
-        idle_s=0.0 if options.has_one_client else 300.0,
+        idle_s=0.0 if options.has_one_client else IDLE_S,
     )
 
 

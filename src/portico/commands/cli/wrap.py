@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING
 
 from portico.commands.cli.listen_arguments import ListenArguments, add_listen_arguments
 from portico.commands.console.stderr import keep_stdout, log_to_stderr, report_waiting
+from portico.core.model.defaults import (
+    CALL_S,
+    IDLE_S,
+    INIT_S,
+    LIST_S,
+    MAX_CONNECTIONS,
+    MAX_IN_FLIGHT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,14 +45,14 @@ class _Options(ListenArguments):
     def __init__(self) -> None:
         super().__init__()
         self.target: list[str] = []
-        self.init_timeout = 30.0
+        self.init_timeout = INIT_S
         self.install_timeout: float | None = None
-        self.list_timeout = 30.0
-        self.call_timeout = 120.0
+        self.list_timeout = LIST_S
+        self.call_timeout = CALL_S
         self.idle_timeout: float | None = None
         self.instances = 1
-        self.max_in_flight = 256
-        self.max_connections = 128
+        self.max_in_flight = MAX_IN_FLIGHT
+        self.max_connections = MAX_CONNECTIONS
         self.queue = 1024
         self.sharing = "auto"
         self.era = "auto"
@@ -87,7 +95,7 @@ def _wrap_options(options: _Options, links: "tuple[Link, ...]") -> "WrapOptions"
     is_url = options.target[0].startswith(_URLS)
     idle = options.idle_timeout
     if idle is None and options.http is not None:
-        idle = 300.0  # over stdio, the server runs as long as the client that started us
+        idle = IDLE_S  # over stdio, the server runs as long as the client that started us
     policy = UpstreamPolicy(
         limits=HandshakeLimits(
             init_s=options.init_timeout,

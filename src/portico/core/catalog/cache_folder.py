@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
-LIMIT_MB = 256
-"""The default; a large gateway needs a few megabytes."""
+from portico.core.model.defaults import CACHE_MB
+
 _FOLDERS = ("catalogs", "search")
 _ENDINGS = (".catalog", ".index", ".vectors", ".corrupt")
 
@@ -17,7 +17,7 @@ class CacheFolder:
     The date of a file is the time of its last use.
     """
 
-    def __init__(self, folder: str, limit_mb: int = LIMIT_MB) -> None:
+    def __init__(self, folder: str, limit_mb: int = CACHE_MB) -> None:
         self.folder = folder
         self._limit = limit_mb * 1_000_000
         self._used: set[str] = set()

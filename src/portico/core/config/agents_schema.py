@@ -20,6 +20,7 @@ from portico.core.config.values import (
     text,
     texts,
 )
+from portico.core.model.defaults import KEPT_DAYS, KEPT_TASKS, MAX_KEPT_TASKS
 
 if TYPE_CHECKING:
     import re
@@ -208,8 +209,8 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
 class KeepTasks(Struct, frozen=True, kw_only=True):
     """How long finished tasks are kept."""
 
-    days: Annotated[float, number()] = 30.0
-    count: Annotated[int, integer(1, 100_000)] = 1000
+    days: Annotated[float, number()] = KEPT_DAYS
+    count: Annotated[int, integer(1, MAX_KEPT_TASKS)] = KEPT_TASKS
 
 
 class AgentsDefaults(Struct, frozen=True, kw_only=True):

@@ -27,6 +27,20 @@ from portico.core.config.values import (
     text,
     texts,
 )
+from portico.core.model.defaults import (
+    CACHE_MB,
+    CALL_S,
+    DRAIN_S,
+    IDLE_S,
+    INIT_S,
+    LEASE_S,
+    LIST_S,
+    MAX_CONNECTIONS,
+    MAX_IN_FLIGHT,
+    MAX_KEPT_TASKS,
+    NOTICE_S,
+    TASKS_IN_PROGRESS,
+)
 
 if TYPE_CHECKING:
     from portico.core.config.agents_schema import AgentsConfig, KeepTasks
@@ -85,12 +99,12 @@ class ToolFilter(Struct, frozen=True, kw_only=True):
 class Timeouts(Struct, frozen=True, kw_only=True):
     """The timeouts of a server, in seconds."""
 
-    init: Annotated[float, number()] = 30.0
+    init: Annotated[float, number()] = INIT_S
     install: Annotated[float | None, number(or_none=True)] = None
     """How long a command may take that installs its server; None for 600 with a known installer."""
-    list: Annotated[float, number()] = 30.0
-    call: Annotated[float, number()] = 120.0
-    idle: Annotated[float, number(or_none=True)] = 300.0
+    list: Annotated[float, number()] = LIST_S
+    call: Annotated[float, number()] = CALL_S
+    idle: Annotated[float, number(or_none=True)] = IDLE_S
     """The server is stopped after being idle for this long; 0 never stops it."""
 
 
@@ -116,7 +130,7 @@ class _MemberEntry(Struct, frozen=True, kw_only=True):
     """Whether its questions (elicitation, sampling, roots) reach clients."""
     trust_hints: Annotated[bool, flag] = True
     """Whether its word that a tool is read-only counts."""
-    max_in_flight: Annotated[int, integer(1)] = 256
+    max_in_flight: Annotated[int, integer(1)] = MAX_IN_FLIGHT
     max_tools: Annotated[int | None, integer(1, 100_000)] = None
     """The limit of entries in each of its lists; None for the gateway's limit."""
     sync_budget_s: Annotated[float | None, number()] = None
@@ -143,7 +157,7 @@ class ServerEntry(_MemberEntry, frozen=True, kw_only=True):
     type: Annotated[str, choice("stdio", "http", "sse")] = ""
     """`stdio`, `http` or `sse`; empty to detect it."""
     era: Annotated[str, choice("auto", "modern", "legacy")] = "auto"
-    max_connections: Annotated[int, integer(1)] = 128
+    max_connections: Annotated[int, integer(1)] = MAX_CONNECTIONS
     """Connections to a URL with a request in progress."""
     auth: Annotated[AuthSettings, auth_table] = AuthSettings()
     is_sandboxed: bool = False
@@ -218,12 +232,12 @@ class Gateway(Struct, frozen=True, kw_only=True):
     auth: Annotated[str, choice("token", "none"), RESTART] = "token"
     log: Annotated[str | None, non_empty, RESTART] = None
     """The log's path, or `off`."""
-    cache_mb: Annotated[int, integer(1, 1_000_000), RESTART] = 256
+    cache_mb: Annotated[int, integer(1, 1_000_000), RESTART] = CACHE_MB
     """The size limit of stored catalogs and indexes together."""
     sync_budget_s: Annotated[float | None, number()] = None
     """A call of a server's tool that takes longer becomes a task; None for never."""
-    drain: Annotated[float, number(or_none=True)] = 30.0
-    drain_notice_s: Annotated[float, number(or_none=True), RESTART] = 8.0
+    drain: Annotated[float, number(or_none=True)] = DRAIN_S
+    drain_notice_s: Annotated[float, number(or_none=True), RESTART] = NOTICE_S
     """How long to keep serving as not ready before a drain, if `/readyz` is probed."""
     watchdog_ms: Annotated[int, integer(0, 3_600_000), RESTART] = 250
     """Report messages that block all clients for longer than this; 0 disables it."""
@@ -236,13 +250,13 @@ class TaskSettings(Struct, frozen=True, kw_only=True):
 
     running: Annotated[int, integer(1, 1000), RESTART] = 16
     """Tasks that one gateway runs at the same time; others wait."""
-    in_progress: Annotated[int, integer(1, 100_000), RESTART] = 100
+    in_progress: Annotated[int, integer(1, 100_000), RESTART] = TASKS_IN_PROGRESS
     """Tasks of one client that are not finished; more are refused."""
     keep_days: Annotated[float | None, number(), RESTART] = None
-    """How long finished tasks are kept; None for `keep_tasks` of the agents, or 30."""
-    keep_count: Annotated[int | None, integer(1, 1_000_000), RESTART] = None
-    """Finished tasks of one client, older ones are removed; None for `keep_tasks`, or 1000."""
-    lease_s: Annotated[float, number(), RESTART] = 15.0
+    """How long finished tasks are kept; None for `keep_tasks` of the agents, or its default."""
+    keep_count: Annotated[int | None, integer(1, MAX_KEPT_TASKS), RESTART] = None
+    """Finished tasks of one client, older ones are removed; None as for `keep_days`."""
+    lease_s: Annotated[float, number(), RESTART] = LEASE_S
     """How long a task of a process that was killed waits for another one."""
 
 

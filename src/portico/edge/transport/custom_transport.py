@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+from portico.core.model.defaults import DRAIN_S
 from portico.core.model.types import Endpoint
 from portico.core.state.report import report
 from portico.edge.transport.starting import Running, start_unless
@@ -13,7 +14,6 @@ from portico.edge.transport.stop_signals import stop_on_signals
 Transport = Callable[[Endpoint, str | None, asyncio.Event, float], Coroutine[Any, Any, None]]
 """`async def serve(endpoint, address, stop, drain_s)`: serves the clients of an endpoint until the
 event `stop` is set, lets their calls finish within `drain_s` seconds, and closes everything."""
-DRAIN_S = 30.0
 CLOSE_S = 10.0
 """How long a transport may take to return after the drain."""
 _CANCEL_S = 1.0

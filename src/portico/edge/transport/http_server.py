@@ -7,14 +7,12 @@ import socket
 from collections.abc import Callable
 
 from portico.core.http1.server import BACKLOG, Http1Server
+from portico.core.model.defaults import DRAIN_S, NOTICE_S
 from portico.core.state.report import report
 from portico.edge.transport.http_app import HttpApp
 from portico.edge.transport.starting import Running, start_unless
 from portico.edge.transport.stop_signals import stop_on_signals
 
-DRAIN_S = 30.0
-NOTICE_S = 8.0
-"""haproxy's defaults take up to 6 s to see that a server is not ready (3 checks, every 2 s)."""
 _CLOSE_S = 1.0
 """How long the last responses may take to be written."""
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from portico.core.model.defaults import DRAIN_S
 from portico.core.model.types import Endpoint
 from portico.core.state.stdout import take_stdout
 from portico.edge.transport.pipes import MAX_LINE, PipeReader, StdioServer, writer_to
@@ -12,7 +13,6 @@ from portico.edge.transport.stop_signals import stop_on_signals
 if TYPE_CHECKING:
     from portico.edge.transport.starting import Running, StartingEndpoint
 
-DRAIN_S = 30.0
 _CANCEL_S = 1.0
 """How long cancelled handlers may take to end."""
 

@@ -9,10 +9,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from portico.core.model.defaults import DRAIN_S
 from portico.core.model.types import Endpoint
 from portico.core.state.report import report as to_operator
 from portico.edge.transport.pipes import MAX_LINE
-from portico.edge.transport.stdio import DRAIN_S
 from portico.edge.windows.connected_windows import ATTACH, ConnectedWindows
 from portico.edge.windows.control import Command, Control, ControlRequest
 from portico.edge.windows.owner_lock import OwnerLock

@@ -7,11 +7,11 @@ owner: without that process the task has ended, and so has its access.
 import asyncio
 import os
 
+from portico.core.model.defaults import DRAIN_S
 from portico.core.model.errors import PorticoError
 from portico.core.state.background import first_of
 from portico.core.state.stdout import take_stdout
 from portico.edge.transport.pipes import MAX_LINE, writer_to
-from portico.edge.transport.stdio import DRAIN_S
 from portico.edge.transport.stop_signals import stop_on_signals
 from portico.edge.windows.bridge import Bridge
 from portico.edge.windows.joining import Attached, attach_when_free

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
+from portico.core.model.defaults import CALL_S, INIT_S, LIST_S
 from portico.core.model.errors import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
@@ -45,11 +46,11 @@ class HandshakeLimits(Struct, frozen=True):
 
     probe_s: float = 3.0
     """How long a server may take to answer the probe before the legacy handshake starts too."""
-    init_s: float = 30.0
+    init_s: float = INIT_S
     install: Install | None = None
     """Set for a command that installs its server first: then `init_s` does not apply."""
-    list_s: float = 30.0
-    call_s: float = 120.0
+    list_s: float = LIST_S
+    call_s: float = CALL_S
     """Restarted by each progress notification."""
 
     @property

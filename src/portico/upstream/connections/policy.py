@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from portico.core.model.defaults import IDLE_S, MAX_IN_FLIGHT
 from portico.upstream.connections.backoff import BackoffLimits
 from portico.upstream.connections.handshake import HandshakeLimits
 from portico.upstream.connections.installs import Installs
@@ -14,9 +15,9 @@ class UpstreamPolicy(Struct, frozen=True):
     """The limits and options of one upstream."""
 
     limits: HandshakeLimits = HandshakeLimits()
-    idle_s: float | None = 300.0
+    idle_s: float | None = IDLE_S
     """The idle time after which a connection closes; None for never."""
-    max_in_flight: int = 256
+    max_in_flight: int = MAX_IN_FLIGHT
     max_queue: int = 1024
     instances: int = 1
     sharing: str = "auto"

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from portico.core.model.defaults import LEASE_S
 from portico.library.tasks.store import rows
 from portico.library.tasks.store.record import (
     FINISHED,
     INPUT_REQUIRED,
-    LEASE_S,
     RUNNING,
     STARTING,
     Lease,

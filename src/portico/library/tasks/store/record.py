@@ -21,6 +21,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from portico.core.model.defaults import KEPT_DAYS, KEPT_TASKS, TASKS_IN_PROGRESS
 from portico.core.model.errors import PorticoError
 
 
@@ -39,7 +40,6 @@ class TaskState(StrEnum):
 
 QUEUED, STARTING, RUNNING, INPUT_REQUIRED, COMPLETED, FAILED, CANCELLED, INTERRUPTED = TaskState
 STORE_FILE = "tasks.db"
-LEASE_S = 15.0
 ID_PREFIX = "ptk_"
 """Every id begins with it, so that others need not be looked up."""
 AGENT_PREFIX = "task:"
@@ -104,11 +104,11 @@ SYSTEM_CLOCKS = Clocks(uptime=_uptime)
 class TaskLimits(Struct, frozen=True, kw_only=True):
     """The bounds of a task store."""
 
-    in_progress: int = 100
+    in_progress: int = TASKS_IN_PROGRESS
     """Unfinished tasks of one principal at one place; more are refused."""
-    kept: int = 1000
+    kept: int = KEPT_TASKS
     """Finished tasks of one principal; older ones are removed."""
-    max_ttl_s: float = 30 * 86400.0
+    max_ttl_s: float = KEPT_DAYS * 86400
     grace_s: float = 300.0
     """A finished task is kept for at least this time, however short its `ttl`."""
     inline: int = 64 * 1024

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from portico.core.model.defaults import LEASE_S
 from portico.core.state.database import FileDatabase, MemoryDatabase
 from portico.library.tasks.store import rows
 from portico.library.tasks.store.leased_tasks import LeasedTasks
 from portico.library.tasks.store.record import (
     CANCELLED,
     ID_PREFIX,
-    LEASE_S,
     QUEUED,
     RUNNING,
     STORE_FILE,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from portico.core.model.defaults import LEASE_S
 from portico.core.state.background import Background
 from portico.core.state.store_error import StoreError
 from portico.library.tasks.store.record import (
     CANCELLED,
     INTERRUPTED,
-    LEASE_S,
     QUEUED,
     Lease,
     TaskRecord,
