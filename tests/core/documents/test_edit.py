@@ -16,6 +16,7 @@ from portico.core.config.read import read
 from portico.core.documents import edit_json, edit_toml
 from portico.core.documents.edit import add_server, remove_server, set_enabled
 from portico.core.documents.problems import ConfigError
+from tests.docs.pages import blocks, pages
 
 TOML = """\
 # My servers.
@@ -305,6 +306,36 @@ def test_a_full_disk_changes_nothing_and_leaves_nothing(
         remove_server(str(toml), "github")
     assert toml.read_text() == before
     assert os.listdir(toml.parent) == [toml.name]
+
+
+_BLOCKS = [
+    block.text
+    for page in pages()
+    for block in blocks(page)
+    if block.language == "toml" and "..." not in block.text
+]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_of_each_config_in_the_docs_an_edit_keeps_all_other_lines(newline: str) -> None:
+    assert len(_BLOCKS) > 20
+    for block in _BLOCKS:
+        text = block.replace("\n", newline)
+        before = text.splitlines(keepends=True)
+        more = edit_toml.added(text, ("servers",), "NEW", {"command": "new"})
+        more = edit_toml.appended(more, ("routing", "NEW"), [{"a": 1}, {"a": 2}])
+        more = edit_toml.added(more, ("between",), "x", {"a": 1})
+        more = edit_toml.appended(more, ("routing", "NEW"), [{"a": 3}])
+        more = edit_toml.with_value(more, ("servers", "NEW", "enabled"), False)
+        assert more.splitlines(keepends=True)[: len(before)] == before
+        assert more.count("\n") == more.count(newline)
+        data = tomllib.loads(more)
+        assert data["servers"]["NEW"] == {"command": "new", "enabled": False}
+        assert data["routing"]["NEW"] == [{"a": 1}, {"a": 2}, {"a": 3}]
+        less = edit_toml.removed(more, ("servers", "NEW"))
+        assert less.splitlines(keepends=True)[: len(before)] == before
+        known = tomllib.loads(text).get("servers", {})
+        assert tomllib.loads(less).get("servers", {}) == known
 
 
 _words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
