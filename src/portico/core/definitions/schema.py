@@ -1,4 +1,4 @@
-"""A JSON Schema, compiled on first use, and the violations of a value."""
+"""A JSON Schema, compiled on first use; `shapes.py` makes one from a type."""
 
 from collections.abc import Iterable
 from time import thread_time

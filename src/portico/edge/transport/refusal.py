@@ -1,4 +1,4 @@
-"""The answer to a client over stdio whose server cannot start."""
+"""The answer to a client over stdio whose server cannot start; refusals of HTTP: `reply.py`."""
 
 import contextlib
 import os
