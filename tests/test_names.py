@@ -9,6 +9,15 @@ from tests.docs.pages import ROOT
 SOURCE = ROOT / "src" / "portico"
 
 
+SMALL = 30
+"""A module of fewer lines that one other imports belongs into that one."""
+ALONE = {
+    "commands/cli/embedded.py": "its names are public, and imported when one is used",
+    "commands/console/exposure_views.py": "the text of one part of the status",
+}
+"""The small modules that stand alone, and why. One that no module imports is a program."""
+
+
 def _modules() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
@@ -44,3 +53,34 @@ def test_a_test_module_named_after_a_module_stands_in_its_folder() -> None:
         and folder not in folders.get(path.stem.removeprefix("test_"), mirrored)
     ]
     assert misplaced == []
+
+
+def test_a_small_module_has_more_than_one_reader() -> None:
+    names = {
+        ".".join(module.relative_to(SOURCE.parent).with_suffix("").parts): module
+        for module in _modules()
+    }
+    readers: dict[str, set[str]] = defaultdict(set)
+    for reader, module in names.items():
+        for imported in _imports(module):
+            readers[imported].add(reader)
+    small = {
+        str(module.relative_to(SOURCE)): readers[name]
+        for name, module in names.items()
+        if module.name != "__init__.py" and len(module.read_text().splitlines()) < SMALL
+    }
+    assert len(small) > 5
+    found = {module: where for module, where in small.items() if len(where) == 1}
+    assert {module: where for module, where in found.items() if module not in ALONE} == {}
+
+
+def _imports(module: Path) -> set[str]:
+    """The modules that a module may import: each name, and each name in a name."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{one.name}" for one in node.names)
+    return found
