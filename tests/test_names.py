@@ -9,6 +9,8 @@ from tests.docs.pages import ROOT
 SOURCE = ROOT / "src" / "portico"
 
 
+MOST_OF_TASKS = 25
+"""More classes with "Task" in their names could not be told apart."""
 SMALL = 30
 """A module of fewer lines that one other imports belongs into that one."""
 ALONE = {
@@ -30,6 +32,17 @@ def test_a_public_class_name_is_defined_once() -> None:
                 places[node.name].append(str(module.relative_to(SOURCE)))
     assert len(places) > 200
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_few_classes_have_the_word_task_in_their_names() -> None:
+    names = {
+        node.name
+        for module in _modules()
+        for node in ast.parse(module.read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    found = sorted(name for name in names if "Task" in name)
+    assert 10 < len(found) <= MOST_OF_TASKS, found
 
 
 def test_no_module_name_is_in_three_packages() -> None:

@@ -16,8 +16,8 @@ from portico.core.config.agents_schema import (
     AgentPool,
     AgentsDefaults,
     AgentTimeouts,
-    KeepTasks,
     RateLimit,
+    Retention,
     RoutingRule,
 )
 from portico.core.config.auth_settings import AuthSettings
@@ -111,7 +111,7 @@ def test_every_key_is_documented_with_its_default(
 
 def test_what_is_inside_other_keys_is_documented_too() -> None:
     text = text_of(PAGE)
-    for table in (Timeouts(), AgentTimeouts(), AgentPool(), AgentCallbacks(), KeepTasks()):
+    for table in (Timeouts(), AgentTimeouts(), AgentPool(), AgentCallbacks(), Retention()):
         values = msgspec.structs.asdict(table).items()
         said = ", ".join(f"{key} = {_as_toml(value)}" for key, value in values if value is not None)
         assert f"`{{ {said} }}`" in text

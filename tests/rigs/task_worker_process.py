@@ -10,7 +10,7 @@ import sys
 
 from portico.library.tasks.store.record import TaskLimits
 from portico.library.tasks.store.store import tasks_in_folder
-from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.worker.work import RunOutcome, Work
 from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 
 LEASE_S = 1.0
@@ -26,12 +26,12 @@ class EffectRunner:
         self.is_repeatable = is_repeatable
         self._ledger = ledger
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Have the effect."""
         self._note(f"start {work.id}")
         await asyncio.sleep(int(work.input) / 1000)
         self._note(f"end {work.id}")
-        return TaskOutcome(payload=f"{work.id} by {os.getpid()}".encode())
+        return RunOutcome(payload=f"{work.id} by {os.getpid()}".encode())
 
     def _note(self, words: str) -> None:
         """Write one line, whole even if the process is killed."""

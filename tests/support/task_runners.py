@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from portico.library.tasks.store.record import TaskRecord
 from portico.library.tasks.store.store import TaskStore
-from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.worker.work import RunOutcome, Work
 from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 
 ME = "local"
@@ -26,9 +26,9 @@ class HeldRunner:
         self.works: dict[bytes, Work] = {}
         self.at_end: Callable[[], Awaitable[None]] | None = None
         """What a cancelled task does before it ends."""
-        self._ends: dict[bytes, asyncio.Future[TaskOutcome]] = {}
+        self._ends: dict[bytes, asyncio.Future[RunOutcome]] = {}
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Wait for the outcome."""
         self.begun.append(work.input)
         self.works[work.input] = work
@@ -43,14 +43,14 @@ class HeldRunner:
                 await self.at_end()
             raise
 
-    def end(self, input: bytes, outcome: TaskOutcome | Exception | None = None) -> None:
+    def end(self, input: bytes, outcome: RunOutcome | Exception | None = None) -> None:
         """End a task; without an outcome, with its input as the result."""
         if isinstance(outcome, Exception):
             self._end(input).set_exception(outcome)
         else:
-            self._end(input).set_result(outcome or TaskOutcome(payload=input))
+            self._end(input).set_result(outcome or RunOutcome(payload=input))
 
-    def _end(self, input: bytes) -> "asyncio.Future[TaskOutcome]":
+    def _end(self, input: bytes) -> "asyncio.Future[RunOutcome]":
         return self._ends.setdefault(input, asyncio.get_running_loop().create_future())
 
 

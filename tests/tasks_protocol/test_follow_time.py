@@ -10,7 +10,7 @@ from portico.core.model.context import Context
 from portico.core.model.message import Request, Response
 from portico.core.protocol.codec import encode
 from portico.library.tasks.mcp.following import RemoteTask
-from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
+from portico.library.tasks.mcp.remote_task import FollowRunner
 from portico.library.tasks.store.record import (
     COMPLETED,
     FAILED,
@@ -48,7 +48,7 @@ class Served:
 
     def __init__(self) -> None:
         self.now = SetClocks()
-        self.runner = RemoteTaskRunner(lambda _: self._relay)
+        self.runner = FollowRunner(lambda _: self._relay)
         self.worker = TaskWorker(lambda: tasks_in_memory(clocks=self.now.clocks))
         self.worker.register(KIND, self.runner)
         self.queries = 0

@@ -19,7 +19,7 @@ from portico.library.tasks.mcp.task_host import TaskHost
 from portico.library.tasks.mcp.task_wire import outcome_of, result_of
 from portico.library.tasks.store.record import TaskLimits, TaskRecord
 from portico.library.tasks.store.store import tasks_in_memory
-from portico.library.tasks.worker.work import TaskOutcome
+from portico.library.tasks.worker.work import RunOutcome
 from portico.library.tasks.worker.worker import TaskWorker
 from tests.rigs.wire import raw_member
 from tests.serve.gateway import Gateway, command, written
@@ -179,7 +179,7 @@ async def test_an_answer_counts_if_it_arrives_before_the_call_is_a_task(is_first
         def answer(self, task: TaskRecord) -> Response:
             return Response(id=b"1", result=encode(task.id))
 
-        def outcome(self, response: Response) -> TaskOutcome:
+        def outcome(self, response: Response) -> RunOutcome:
             return outcome_of(response, modern=False)
 
     call = Call(handler, Request(method="tools/call", id=b"1"), Context(peer=desk))

@@ -19,8 +19,8 @@ from portico.library.tasks.mcp.following import (
     QuestionLimits,
     RemoteTask,
 )
-from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
-from portico.library.tasks.store.record import COMPLETED, FAILED, TaskRefused
+from portico.library.tasks.mcp.remote_task import FollowRunner
+from portico.library.tasks.store.record import COMPLETED, FAILED, NotAccepted
 from portico.library.tasks.store.store import tasks_in_memory
 from portico.library.tasks.worker.worker import TaskWorker
 from tests.support.task_runners import ME, comes, seen
@@ -64,7 +64,7 @@ async def following(answer: Answerer) -> AsyncIterator[tuple[TaskWorker, str, li
         return Response(id=b"0", result=json.dumps(answer(request)).encode())
 
     worker = TaskWorker(tasks_in_memory)
-    worker.register("remote", RemoteTaskRunner(lambda _: relay))
+    worker.register("remote", FollowRunner(lambda _: relay))
     task = await worker.submit(ME, "remote", encode(REMOTE))
     try:
         yield worker, task.id, methods
@@ -128,7 +128,7 @@ async def test_a_failure_that_would_come_again_ends_the_task_at_once(kind: str) 
         raise McpError("rig sent a message of more than 16 MB", data={"kind": kind})
 
     worker = TaskWorker(tasks_in_memory)
-    worker.register("remote", RemoteTaskRunner(lambda _: relay))
+    worker.register("remote", FollowRunner(lambda _: relay))
     task = await worker.submit(ME, "remote", encode(REMOTE))
     ended = await seen(worker.store, task.id, lambda task: task.is_finished)
     assert (ended.state, ended.message) == (FAILED, "rig sent a message of more than 16 MB")
@@ -143,15 +143,15 @@ def test_questions_are_bounded_for_a_task_a_server_and_all_of_them() -> None:
     with ExitStack() as held:
         for _ in range(MAX_QUESTIONS):
             held.enter_context(limits.hold("a", "t1"))
-        with pytest.raises(TaskRefused, match="its task has 64"), limits.hold("a", "t1"):
+        with pytest.raises(NotAccepted, match="its task has 64"), limits.hold("a", "t1"):
             pass
         for number in range(MAX_SERVER_QUESTIONS - MAX_QUESTIONS):
             held.enter_context(limits.hold("a", f"other{number}"))
-        with pytest.raises(TaskRefused, match="a has 256"), limits.hold("a", "new"):
+        with pytest.raises(NotAccepted, match="a has 256"), limits.hold("a", "new"):
             pass
         for number in range(MAX_ALL_QUESTIONS - MAX_SERVER_QUESTIONS):
             held.enter_context(limits.hold(f"s{number}", f"u{number}"))
-        with pytest.raises(TaskRefused, match="all servers together"), limits.hold("z", "new"):
+        with pytest.raises(NotAccepted, match="all servers together"), limits.hold("z", "new"):
             pass
     with limits.hold("a", "t1"):
         pass

@@ -4,12 +4,12 @@ from itertools import product
 
 from portico.library.functions.task_mode import TaskSupport
 from portico.library.tasks.mcp import task_plan
-from portico.library.tasks.mcp.task_plan import Facts, Plan, Step, TaskClient, plan
+from portico.library.tasks.mcp.task_plan import ClientSupport, Facts, Plan, Step, plan
 
 BOTH = (False, True)
 FACTS = [
     Facts(in_task, tool, required, client, *others)
-    for in_task, tool, required, client in product(BOTH, TaskSupport, BOTH, TaskClient)
+    for in_task, tool, required, client in product(BOTH, TaskSupport, BOTH, ClientSupport)
     for others in product(BOTH, BOTH, BOTH, BOTH)
 ]
 CELLS = len(FACTS[0])

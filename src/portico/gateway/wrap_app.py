@@ -18,7 +18,7 @@ from portico.core.state.watchdog import Watchdog
 from portico.library.chain.endpoint import ChainEndpoint
 from portico.library.chain.exact_params import exact_params
 from portico.library.components.component_upstream import ComponentUpstream
-from portico.library.tasks.mcp.wrap_tasks import WrapTasks
+from portico.library.tasks.mcp.wrap_tasks import WrapPolicy
 from portico.upstream.connections.policy import UpstreamPolicy
 from portico.upstream.connections.upstream import Upstream
 from portico.upstream.wires.wire import Address
@@ -86,7 +86,7 @@ class WrapApp:
         self._log = None if options.log is None else _open_log(options.log)
         scope = f"wrap:{options.key('tasks')}"
         log = None if self._log is None else self._log.event
-        self._tasks = WrapTasks(self.upstream, scope, log, alone=is_transparent)
+        self._tasks = WrapPolicy(self.upstream, scope, log, alone=is_transparent)
         # With links, the server must read exactly the params that they have checked.
         before = [exact_params]
         observe = None if self._log is None else self._log.link(self.upstream.name)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from portico.edge.transport.http_app import HttpApp, Page
     from portico.edge.transport.http_limits import HttpLimits
     from portico.library.functions.lifespan import Lifespan, LifespanFunction
-    from portico.library.tasks.mcp.server_tasks import ServerTasks
+    from portico.library.tasks.mcp.server_tasks import ServerPolicy
     from portico.library.tasks.mcp.task_host import TaskHost
     from portico.library.tasks.store.store import TaskStore
 
@@ -120,7 +120,7 @@ class Server(Registration):
         super().__init__(functions)
         self._providers: list[Provider] = [functions]
         self._task_store = tasks
-        self._tasks: ServerTasks | None = None
+        self._tasks: ServerPolicy | None = None
         self._endpoints: WeakSet[ChainEndpoint] = WeakSet()
         self._hub = ChangeHub()
         self._source = SingleCatalog(self._build_catalog, self._hub)
@@ -213,9 +213,9 @@ class Server(Registration):
         if not any("tasks" in provider.offer().declared for provider in self._providers):
             return
         if self._tasks is None:
-            from portico.library.tasks.mcp.server_tasks import ServerTasks
+            from portico.library.tasks.mcp.server_tasks import ServerPolicy
 
-            self._tasks = ServerTasks(self.name, self._providers, self._task_store)
+            self._tasks = ServerPolicy(self.name, self._providers, self._task_store)
         for endpoint in tuple(self._endpoints):
             if not endpoint.has_tasks:
                 endpoint.use_tasks(self._tasks.link())

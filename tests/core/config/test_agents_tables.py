@@ -19,8 +19,8 @@ from portico.core.config.agents_schema import (
     AgentsConfig,
     AgentsDefaults,
     AgentTimeouts,
-    KeepTasks,
     RateLimit,
+    Retention,
     RoutingRule,
 )
 from portico.core.config.agents_tables import read_agents
@@ -109,7 +109,7 @@ def test_all_keys_of_agents_are_read(tmp_path: Path) -> None:
         sync_budget_s=20.0,
         strategy="least-used",
         roots=(os.path.expanduser("~/code"), str(tmp_path / "work"), "/srv"),
-        keep_tasks=KeepTasks(days=7.0, count=50),
+        keep_tasks=Retention(days=7.0, count=50),
     )
     coder, batch = found.entries.values()
     assert coder == AgentEntry(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from portico.core.state.store_error import StoreError
-from portico.library.tasks.store.record import COMPLETED, TaskLimits, TaskRefused
+from portico.library.tasks.store.record import COMPLETED, NotAccepted, TaskLimits
 from portico.library.tasks.store.store import TaskStore, tasks_in_folder
 from tests.support.task_stores import OpenStore, SetClocks, running
 
@@ -39,7 +39,7 @@ async def accepted(store: TaskStore, count: int, input: bytes) -> int:
     """How many of many submissions at once are accepted."""
     jobs = (store.submit(ME, "tool", input) for _ in range(count))
     outcomes = await asyncio.gather(*jobs, return_exceptions=True)
-    assert all(isinstance(each, TaskRefused) for each in outcomes if isinstance(each, Exception))
+    assert all(isinstance(each, NotAccepted) for each in outcomes if isinstance(each, Exception))
     return sum(not isinstance(each, Exception) for each in outcomes)
 
 

@@ -38,7 +38,7 @@ _NO_ROUTE = (
 )
 
 
-class ParentTask(Struct, frozen=True, kw_only=True):
+class Delegator(Struct, frozen=True, kw_only=True):
     """The running task whose agent makes a request."""
 
     depth: int
@@ -49,9 +49,9 @@ class ParentTask(Struct, frozen=True, kw_only=True):
     """The folder of the task."""
 
 
-_ENDED = ParentTask(depth=0, left=0, folder="")
+_ENDED = Delegator(depth=0, left=0, folder="")
 """For the agent of a task that has ended."""
-FindParent = Callable[[str], ParentTask | None]
+FindParent = Callable[[str], Delegator | None]
 """Returns the task whose agent has this principal; None if it is not the principal of an agent."""
 
 
@@ -75,7 +75,7 @@ class TaskGrant:
         self,
         access: "AgentAccess",
         agent: str,
-        task: ParentTask,
+        task: Delegator,
         server: ProvidedServer | None,
         end: GrantedEndpoint,
         questions: NestedQuestions,
@@ -151,7 +151,7 @@ class AgentAccess:
             delegates=left > 0,
             reserved=self._reserved,
         )
-        task = ParentTask(depth=stored.depth, left=left, folder=folder)
+        task = Delegator(depth=stored.depth, left=left, folder=folder)
         if server is not None:
             server = replace(server, lists=endpoint.lists)
         questions = NestedQuestions(work, self._store, entry.id)
@@ -197,7 +197,7 @@ class AgentAccess:
         """The folders of the tasks whose agents have access now."""
         return [grant.task.folder for grant in self._by_principal.values()]
 
-    def parent(self, principal: str) -> ParentTask | None:
+    def parent(self, principal: str) -> Delegator | None:
         """Return the task whose agent has this principal; None if it is not that of an agent."""
         if not principal.startswith(AGENT_PREFIX):
             return None

@@ -42,7 +42,7 @@ from portico.core.state.background import Background
 from portico.library.tasks.mcp.answer_choices import ANSWERS
 from portico.library.tasks.mcp.task_answers import FOR_MODEL
 from portico.library.tasks.store.record import COMPLETED, STARTING
-from portico.library.tasks.worker.work import ORPHANED, TaskOutcome, Work
+from portico.library.tasks.worker.work import ORPHANED, RunOutcome, Work
 from portico.upstream.process.family import Family
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class DelegateRunner:
         self._access = access
         self._worktrees = worktrees
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Choose an agent, and run one turn. An agent that does not start is skipped in favour of
         the next, unless the task names it."""
         stored = msgspec.json.decode(work.input, type=StoredDelegation)
@@ -164,7 +164,7 @@ class DelegateRunner:
         await self._host.finished(work.id, routing.agent, "failed", TurnOutcome(), _queue_s(work))
         return _refused(work, routing, tried[routing.agent], tuple(skipped.values()))
 
-    async def _turn(self, work: Work, stored: StoredDelegation, attempt: _Attempt) -> TaskOutcome:
+    async def _turn(self, work: Work, stored: StoredDelegation, attempt: _Attempt) -> RunOutcome:
         """Run one turn of the chosen agent; raises TargetError or WorktreeError if it could not
         begin."""
         routing = attempt.routing
@@ -299,16 +299,16 @@ def _resumed(stored: StoredDelegation, note: str) -> StoredDelegation:
     return replace(stored, agent_id=known.agent_id, session_id=known.session_id)
 
 
-def _refused(work: Work, routing: Routing, why: str, skipped: tuple[str, ...]) -> TaskOutcome:
+def _refused(work: Work, routing: Routing, why: str, skipped: tuple[str, ...]) -> RunOutcome:
     result = DelegationResult(
         task_id=work.id, agent_id=routing.agent, status="failed", result=why, skipped=skipped
     )
     return _outcome(result, is_error=True)
 
 
-def _outcome(result: DelegationResult, *, is_error: bool) -> TaskOutcome:
+def _outcome(result: DelegationResult, *, is_error: bool) -> RunOutcome:
     usage = {
         name: float(value) for name, value in result.usage.items() if isinstance(value, int | float)
     }
     message = result.result[:200] if is_error else result.stop_reason
-    return TaskOutcome(COMPLETED, result.payload(is_error=is_error), message, usage, is_error)
+    return RunOutcome(COMPLETED, result.payload(is_error=is_error), message, usage, is_error)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from portico.agents.delegation.agent_access import FindParent, ParentTask
+from portico.agents.delegation.agent_access import Delegator, FindParent
 from portico.agents.delegation.agent_host import AgentHost
 from portico.agents.delegation.delegate_definitions import delegate_definition, status_definition
 from portico.agents.delegation.folders import folder_within, known_folder, task_folder
@@ -127,7 +127,7 @@ class DelegateTools:
         return task
 
     async def _prepared(
-        self, given: _Delegate, context: Context, parent: ParentTask | None
+        self, given: _Delegate, context: Context, parent: Delegator | None
     ) -> tuple[StoredDelegation, str]:
         """Return the delegation, and the id of the task that it continues."""
         blocks = await context_blocks(given.context, context, reads=parent is None)
@@ -259,5 +259,5 @@ def _agent_line(agent: dict[str, Any]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _no_parent(principal: str) -> ParentTask | None:
+def _no_parent(principal: str) -> Delegator | None:
     return None

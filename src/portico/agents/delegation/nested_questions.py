@@ -16,7 +16,7 @@ from portico.core.protocol.codec import encode
 from portico.core.state.background import Background
 from portico.library.tasks.mcp.task_answers import is_for_person, until_closed
 from portico.library.tasks.mcp.task_changes import task_changes
-from portico.library.tasks.store.record import TaskQuestion, TaskRecord
+from portico.library.tasks.store.record import OpenQuestion, TaskRecord
 from portico.library.tasks.worker.work import Work
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class NestedQuestions:
                             known.add(question.key)
                             self._background.start(self._pass_on(latest, question))
 
-    async def _pass_on(self, task: TaskRecord, question: TaskQuestion) -> None:
+    async def _pass_on(self, task: TaskRecord, question: OpenQuestion) -> None:
         """Ask a question of a task as one of the agent's own, until one of them is closed."""
         body = msgspec.json.decode(question.body, type=dict[str, Any])
         params = body.get("params") or {}

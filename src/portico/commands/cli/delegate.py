@@ -28,7 +28,7 @@ from portico.core.config.paths import config_file, state_folder
 from portico.core.model.context import LOCAL
 from portico.core.model.errors import PorticoError
 from portico.core.protocol.codec import encode
-from portico.library.tasks.store.record import COMPLETED, TaskQuestion, TaskRecord
+from portico.library.tasks.store.record import COMPLETED, OpenQuestion, TaskRecord
 from portico.upstream.process.family import refuse_below_agent
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ async def _watch(
     return task
 
 
-def _unasked(task: TaskRecord, asked: set[str]) -> TaskQuestion | None:
+def _unasked(task: TaskRecord, asked: set[str]) -> OpenQuestion | None:
     return next((one for one in task.pending if one.key not in asked), None)
 
 

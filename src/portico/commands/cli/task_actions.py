@@ -21,9 +21,9 @@ from portico.library.tasks.mcp.task_answers import typed_answer
 from portico.library.tasks.store.record import (
     CANCELLED,
     QUEUED,
-    TaskQuestion,
+    NotAccepted,
+    OpenQuestion,
     TaskRecord,
-    TaskRefused,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def answer(store: "TaskStore", options: argparse.Namespace) -> int:
     return 0
 
 
-def _question(task: TaskRecord, wanted: str | None) -> TaskQuestion:
+def _question(task: TaskRecord, wanted: str | None) -> OpenQuestion:
     """Return the question with this number or key; without either, the first one."""
     if not task.pending:
         raise PorticoError(f"{short(task)} is {task.word}: it has no open question")
@@ -152,7 +152,7 @@ async def resume(store: "TaskStore", options: argparse.Namespace) -> int:
         )
     try:
         fresh = await store.resume(LOCAL, task.id)
-    except TaskRefused as refused:
+    except NotAccepted as refused:
         raise PorticoError(f"cannot resume {short(task)}: {refused}") from None
     if fresh is None:
         raise PorticoError(f"cannot resume {short(task)}: it has expired meanwhile")

@@ -12,7 +12,7 @@ from portico.commands.console.task_views import short, tool_of
 from portico.core.model.errors import PorticoError
 from portico.core.model.methods import ELICIT, SAMPLE
 from portico.library.tasks.mcp.task_answers import question_text, typed_answer, until_closed
-from portico.library.tasks.store.record import TaskQuestion, TaskRecord
+from portico.library.tasks.store.record import OpenQuestion, TaskRecord
 
 if TYPE_CHECKING:
     from portico.library.tasks.store.store import TaskStore
@@ -29,7 +29,7 @@ class QuestionClosed(PorticoError):
         )
 
 
-async def answer_at_terminal(store: "TaskStore", task: TaskRecord, question: TaskQuestion) -> bool:
+async def answer_at_terminal(store: "TaskStore", task: TaskRecord, question: OpenQuestion) -> bool:
     """Ask a question at the terminal, and store its answer; False if the user closed the form,
     which leaves the question open. Raises QuestionClosed."""
     given = await asked_at_terminal(store, task, question)
@@ -42,7 +42,7 @@ async def answer_at_terminal(store: "TaskStore", task: TaskRecord, question: Tas
     return True
 
 
-async def asked_at_terminal(store: "TaskStore", task: TaskRecord, question: TaskQuestion) -> Any:
+async def asked_at_terminal(store: "TaskStore", task: TaskRecord, question: OpenQuestion) -> Any:
     """Ask at the terminal until the question is closed elsewhere, which raises QuestionClosed."""
     asker = await tool_of(store, task) or short(task)
     asking = asyncio.ensure_future(_asked(question, asker))
@@ -62,7 +62,7 @@ async def asked_at_terminal(store: "TaskStore", task: TaskRecord, question: Task
     raise QuestionClosed(task)
 
 
-async def _asked(question: TaskQuestion, asker: str) -> Any:
+async def _asked(question: OpenQuestion, asker: str) -> Any:
     """Ask at the terminal; return None if the user closed the form without an answer."""
     err = Screen(sys.stderr)
     if not can_ask(err):

@@ -206,7 +206,7 @@ class AgentEntry(Struct, frozen=True, kw_only=True):
         return [("id", self.id)]
 
 
-class KeepTasks(Struct, frozen=True, kw_only=True):
+class Retention(Struct, frozen=True, kw_only=True):
     """How long finished tasks are kept."""
 
     days: Annotated[float, number()] = KEPT_DAYS
@@ -224,7 +224,7 @@ class AgentsDefaults(Struct, frozen=True, kw_only=True):
     """The choice among agents of equal priority."""
     roots: Annotated[tuple[str, ...], words] = ()
     """Folders, besides those of the client, in which tasks may work."""
-    keep_tasks: Annotated[KeepTasks, table(readers(KeepTasks))] = KeepTasks()
+    keep_tasks: Annotated[Retention, table(readers(Retention))] = Retention()
 
 
 class RoutingRule(Struct, frozen=True, kw_only=True):

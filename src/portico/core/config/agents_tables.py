@@ -13,8 +13,8 @@ from portico.core.config.agents_schema import (
     AgentsConfig,
     AgentsDefaults,
     AgentTimeouts,
-    KeepTasks,
     RateLimit,
+    Retention,
 )
 from portico.core.config.entry import EntryReader
 from portico.core.config.expand import Sources
@@ -188,7 +188,7 @@ def _defaults(report: Report, value: Any, sources: Sources) -> AgentsDefaults:
     at: Path = ("agents_defaults",)
     found = read_table(report, at, value, readers(AgentsDefaults))
     if "keep_tasks" in found:
-        found["keep_tasks"] = KeepTasks(**found["keep_tasks"])
+        found["keep_tasks"] = Retention(**found["keep_tasks"])
     if "roots" in found:
         found["roots"] = _Roots(report, at, found, sources).resolved()
     return AgentsDefaults(**found)

@@ -43,7 +43,7 @@ from portico.core.model.defaults import (
 )
 
 if TYPE_CHECKING:
-    from portico.core.config.agents_schema import AgentsConfig, KeepTasks
+    from portico.core.config.agents_schema import AgentsConfig, Retention
 
 # The names are those of `HttpLimits` in `edge/transport/http_limits.py`, which a test compares.
 _LIMITS = """
@@ -356,13 +356,13 @@ class Config(Struct, frozen=True, kw_only=True):
         return [file_of(file) for files in found for file in files]
 
     @property
-    def kept_tasks(self) -> "KeepTasks":
+    def kept_tasks(self) -> "Retention":
         """How long finished tasks are kept."""
-        from portico.core.config.agents_schema import KeepTasks
+        from portico.core.config.agents_schema import Retention
 
-        default = KeepTasks() if self.agents is None else self.agents.defaults.keep_tasks
+        default = Retention() if self.agents is None else self.agents.defaults.keep_tasks
         days, count = self.tasks.keep_days, self.tasks.keep_count
-        return KeepTasks(
+        return Retention(
             days=default.days if days is None else days,
             count=default.count if count is None else count,
         )

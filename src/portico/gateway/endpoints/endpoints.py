@@ -20,11 +20,11 @@ from portico.library.chain.endpoint import ChainEndpoint
 from portico.library.chain.exact_params import exact_params
 from portico.library.chain.views import Views
 from portico.library.observe.observing import observing
-from portico.library.tasks.mcp.lazy_tasks import LazyTaskTools
+from portico.library.tasks.mcp.lazy_tasks import LazyTools
 
 if TYPE_CHECKING:
     from portico.gateway.endpoints.gateway_tasks import GatewayTasks
-    from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
+    from portico.library.tasks.mcp.lazy_tasks import LazyEntrance
     from portico.library.tasks.mcp.task_host import TaskHost
 
 IN_FOLDER = "@"
@@ -131,25 +131,25 @@ class GatewayEndpoints:
             known = self._server_endpoints[server] = (member, made)
         return known[1]
 
-    def _member_tasks(self, member: Member) -> "LazyTaskLink | None":
+    def _member_tasks(self, member: Member) -> "LazyEntrance | None":
         if self._tasks is None:
             return None
-        from portico.gateway.endpoints.gateway_tasks import MemberTaskPolicy
+        from portico.gateway.endpoints.gateway_tasks import MemberPolicy
 
         at = self._in_folder(f"server:{member.name}")
-        return self._tasks.link(at, MemberTaskPolicy(self._registry, member))
+        return self._tasks.link(at, MemberPolicy(self._registry, member))
 
     def _in_folder(self, at: str) -> str:
         """Return the name of an endpoint with its folder: the next gateway may have another one."""
         folder = self._registry.folder
         return f"{at}{IN_FOLDER}{folder}" if folder else at
 
-    def _merged_tasks(self, exposure: Exposure, at: str) -> "LazyTaskLink | None":
+    def _merged_tasks(self, exposure: Exposure, at: str) -> "LazyEntrance | None":
         if self._tasks is None:
             return None
-        from portico.gateway.endpoints.gateway_tasks import MergedTaskPolicy
+        from portico.gateway.endpoints.gateway_tasks import MergedPolicy
 
-        policy = MergedTaskPolicy(
+        policy = MergedPolicy(
             self._registry, exposure, may_answer_with_text=not self._registry.is_composition
         )
         return self._tasks.link(at, policy)
@@ -233,7 +233,7 @@ class GatewayEndpoints:
         at = self._in_folder(f"{'search' if searches else 'all'}:{group or ''}")
         tasks = self._merged_tasks(exposure, at)
         if tasks is not None and metatools is not None:
-            providers.append(LazyTaskTools(self._tasks_host, at))
+            providers.append(LazyTools(self._tasks_host, at))
         first = [] if metatools is None else [metatools.unwrapping]
         router.order = self._registry.order_of(router, exposure)
         endpoint = ChainEndpoint(

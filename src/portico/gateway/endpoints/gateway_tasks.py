@@ -18,8 +18,8 @@ from portico.gateway.endpoints.endpoints import IN_FOLDER
 from portico.gateway.endpoints.exposure import Exposure, MemberRegistry
 from portico.gateway.members.member import Member
 from portico.library.functions.task_mode import NO_TASKS, TaskMode, TaskSupport
-from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
-from portico.library.tasks.mcp.task_policy import TaskTerms
+from portico.library.tasks.mcp.lazy_tasks import LazyEntrance
+from portico.library.tasks.mcp.task_policy import PromotionTerms
 from portico.upstream.connections.relay import FinishTask
 from portico.upstream.connections.upstream import Upstream
 
@@ -55,7 +55,7 @@ class GatewayTasks:
         """`worker` is called when there is a first task."""
         self._make_worker = worker
         self._scope = scope
-        self._endpoints: dict[str, LazyTaskLink] = {}
+        self._endpoints: dict[str, LazyEntrance] = {}
         self._members: TaskRegistry | None = None
         self._more: dict[str, tuple[Runner, Callable[[], int]]] = {}
         self.find: Callable[[str], object] = lambda _: None
@@ -64,12 +64,12 @@ class GatewayTasks:
     @cached_property
     def host(self) -> "TaskHost":
         """The worker and its runners."""
-        from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
+        from portico.library.tasks.mcp.remote_task import FollowRunner
         from portico.library.tasks.mcp.task_host import TaskHost
 
         host = TaskHost(self._make_worker(), self._scope)
         host.calls.find = self._linked
-        host.follow_remote(RemoteTaskRunner(self._relay, self._is_child))
+        host.follow_remote(FollowRunner(self._relay, self._is_child))
         for kind, (runner, limit) in self._more.items():
             host.worker.register(kind, runner, limit)
         return host
@@ -109,15 +109,15 @@ class GatewayTasks:
         self._members = members
         self.find = find
 
-    def link(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> LazyTaskLink:
+    def link(self, at: str, policy: "MergedPolicy | MemberPolicy") -> LazyEntrance:
         """Return the link of an endpoint."""
-        made = self._endpoints[at] = LazyTaskLink(
+        made = self._endpoints[at] = LazyEntrance(
             lambda: self._endpoint(at, policy), waits_for_catalog=False
         )
         self.update_required()
         return made
 
-    def _endpoint(self, at: str, policy: "MergedTaskPolicy | MemberTaskPolicy") -> "TaskLink":
+    def _endpoint(self, at: str, policy: "MergedPolicy | MemberPolicy") -> "TaskLink":
         from portico.library.tasks.mcp.task_link import TaskLink
 
         return TaskLink(lambda: self.host, at, policy)
@@ -168,7 +168,7 @@ class GatewayTasks:
         upstream = self._upstream(server, "")
         return upstream is not None and upstream.policy.is_process
 
-    def forget(self, folder: str) -> list[LazyTaskLink]:
+    def forget(self, folder: str) -> list[LazyEntrance]:
         """Remove the endpoints of a folder until a task needs them again; return their links."""
         there = [at for at in self._endpoints if at.partition(IN_FOLDER)[2] == folder]
         return [self._endpoints.pop(at) for at in there]
@@ -181,7 +181,7 @@ class GatewayTasks:
             await self.host.worker.close(within_s)
 
 
-class MergedTaskPolicy:
+class MergedPolicy:
     """How the tools of all members support tasks, at an endpoint of several."""
 
     is_declared = True
@@ -195,10 +195,10 @@ class MergedTaskPolicy:
         self._registry = registry
         self._exposure = exposure
         self._may_answer_with_text = may_answer_with_text
-        self._known: tuple[Merged, Config, dict[str, TaskTerms]] | None = None
+        self._known: tuple[Merged, Config, dict[str, PromotionTerms]] | None = None
         """By name, the terms of tools, as long as neither offers nor config change."""
 
-    def terms(self, request: Request) -> TaskTerms:
+    def terms(self, request: Request) -> PromotionTerms:
         """Return how the called tool supports tasks."""
         whole, config = self._exposure.whole, self._registry.config
         known = self._known
@@ -211,11 +211,11 @@ class MergedTaskPolicy:
                 known[2][request.name] = found
         return found
 
-    def _terms(self, name: str) -> TaskTerms:
+    def _terms(self, name: str) -> PromotionTerms:
         place = self._exposure.whole.tools.get(name)
         if place is None:
             is_own = name in metatool_definitions.RESERVED
-            return TaskTerms(NO_TASKS if is_own else _UNKNOWN)
+            return PromotionTerms(NO_TASKS if is_own else _UNKNOWN)
         server, tool = place[0].server, place[1]
         member = self._registry.members.get(server)
         mode = None if member is None else member.task_mode(tool)
@@ -224,7 +224,7 @@ class MergedTaskPolicy:
         # without its output schema.
         raw = place[0].raw("tools", tool)
         may_answer_with_text = budget_s is not None or without_output_schema(raw) is raw
-        return TaskTerms(
+        return PromotionTerms(
             mode or NO_TASKS,
             budget_s,
             self._may_answer_with_text and may_answer_with_text,
@@ -246,7 +246,7 @@ class MergedTaskPolicy:
         return "" if place is None else place[0].server
 
 
-class MemberTaskPolicy:
+class MemberPolicy:
     """How the tools of one member support tasks, at its own endpoint."""
 
     shares_links = True
@@ -261,16 +261,16 @@ class MemberTaskPolicy:
         """True if the member declares tasks: the endpoint shows its capabilities."""
         return self._member.has_tasks
 
-    def terms(self, request: Request) -> TaskTerms:
+    def terms(self, request: Request) -> PromotionTerms:
         """Return how the called tool supports tasks; all names here belong to the member, so that
         there is no tool by which a client without tasks gets a result later."""
         budget_s = self._registry.config.budget_s(self._member.name)
         if self._member.provider.offered() is None:
-            return TaskTerms(_UNKNOWN, budget_s)  # only the list of a single client is known
+            return PromotionTerms(_UNKNOWN, budget_s)  # only the list of a single client is known
         mode = self._member.task_mode(request.name)
         if mode is None:
             mode = NO_TASKS if self._has(request.name) else _UNKNOWN
-        return TaskTerms(mode, budget_s)
+        return PromotionTerms(mode, budget_s)
 
     async def ready(self, request: Request) -> bool:
         """Wait until the tools of the member are known; False if the called one is not there."""

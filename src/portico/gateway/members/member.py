@@ -80,7 +80,7 @@ class Managed(CatalogSource, Provider, Protocol):
 
 
 @runtime_checkable
-class RunsTasks(Protocol):
+class InProcessFunctions(Protocol):
     """A provider whose functions run in this process, also as tasks."""
 
     def task_mode(self, tool: str) -> TaskMode | None:
@@ -318,7 +318,7 @@ class Member:
         return modes[tool]
 
     def _task_mode(self, tool: str, catalog: Catalog) -> TaskMode | None:
-        if isinstance(self.provider, RunsTasks):
+        if isinstance(self.provider, InProcessFunctions):
             return self.provider.task_mode(tool)
         definition = catalog.tool(tool)
         if definition is None or not can_create_tasks(catalog.offer):

@@ -12,7 +12,7 @@ from portico.upstream.connections.upstream import Upstream
 if TYPE_CHECKING:
     from portico.gateway.registry.folder_registry import FolderRegistry
     from portico.gateway.registry.registry import Registry
-    from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
+    from portico.library.tasks.mcp.lazy_tasks import LazyEntrance
 
 MAX_FOLDERS = 64
 """The limit of folders with servers of their own; each may have a process of every server."""
@@ -28,7 +28,7 @@ class Folders:
         self,
         gateway: "Registry",
         own: str,
-        forget: "Callable[[str], Iterable[LazyTaskLink]] | None",
+        forget: "Callable[[str], Iterable[LazyEntrance]] | None",
     ) -> None:
         """`own` is the folder of the gateway. `forget` returns the links for tasks of a folder that
         is closed; None without tasks."""
@@ -100,7 +100,7 @@ class Folders:
         await asyncio.gather(self._closing.wait(), *closing)
 
 
-async def _close(registry: "FolderRegistry", ended: "Iterable[LazyTaskLink]") -> None:
+async def _close(registry: "FolderRegistry", ended: "Iterable[LazyEntrance]") -> None:
     for link in ended:
         await link.close()
     await registry.close()

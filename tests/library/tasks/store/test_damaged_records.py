@@ -9,7 +9,7 @@ import pytest
 
 from portico.library.tasks.store.record import COMPLETED, TaskRecord
 from portico.library.tasks.store.store import TaskStore, tasks_in_folder
-from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.worker.work import RunOutcome, Work
 from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 from tests.support.task_stores import running
 
@@ -108,9 +108,9 @@ class Echo:
     is_repeatable = False
     begins_itself = False
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Return the input."""
-        return TaskOutcome(COMPLETED, work.input)
+        return RunOutcome(COMPLETED, work.input)
 
 
 async def test_a_worker_runs_the_other_tasks_and_names_the_damaged_one(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from portico.library.tasks.store.record import (
     STARTING,
     TRANSITIONS,
     Lease,
+    NotAccepted,
     TaskRecord,
-    TaskRefused,
     TaskState,
 )
 from tests.support.task_stores import SetClocks, opener
@@ -133,7 +133,7 @@ class Tasks(RuleBasedStateMachine):
     def begin(self, lease: Lease) -> None:
         known = self.holds(lease)
         if known is not None and known.state is not STARTING:
-            with pytest.raises(TaskRefused):
+            with pytest.raises(NotAccepted):
                 self.run(self.store.begin(lease))
             return
         assert (self.run(self.store.begin(lease)) is not None) == (known is not None)
@@ -153,7 +153,7 @@ class Tasks(RuleBasedStateMachine):
     def ask(self, lease: Lease) -> Any:
         known = self.holds(lease)
         if known is not None and known.state not in (RUNNING, INPUT_REQUIRED):
-            with pytest.raises(TaskRefused):
+            with pytest.raises(NotAccepted):
                 self.run(self.store.ask(lease, [b"sure?"]))
             return multiple()
         self.run(self.store.take_answers(lease))
@@ -224,7 +224,7 @@ class Tasks(RuleBasedStateMachine):
     @rule(id=ids)
     def resume(self, id: str) -> None:
         if self.known[id].state in (COMPLETED, *set(TaskState) - FINISHED):
-            with pytest.raises(TaskRefused):
+            with pytest.raises(NotAccepted):
                 self.run(self.store.resume(ME, id))
             return
         task = self.run(self.store.resume(ME, id))

@@ -22,9 +22,9 @@ from portico.library.tasks.store.record import (
     RUNNING,
     STARTING,
     Clocks,
+    NotAccepted,
     TaskLimits,
     TaskRecord,
-    TaskRefused,
     agent_principal,
 )
 from portico.library.tasks.store.store import TaskStore, tasks_in_folder
@@ -176,7 +176,7 @@ async def test_only_finished_states_finish_a_task(opened: OpenStore) -> None:
         _, lease = await running(store)
         with pytest.raises(ValueError, match="running"):
             await store.finish(lease, RUNNING)
-        with pytest.raises(TaskRefused, match="the task is running: it has begun already"):
+        with pytest.raises(NotAccepted, match="the task is running: it has begun already"):
             await store.begin(lease)
 
 
@@ -235,15 +235,15 @@ async def test_questions_and_answers_are_bounded(opened: OpenStore) -> None:
     async with opened(TaskLimits(questions=2, max_question=10)) as store:
         await store.submit(ME, "tool", b"")
         task, lease = await running(store)
-        with pytest.raises(TaskRefused, match="at most 2 questions"):
+        with pytest.raises(NotAccepted, match="at most 2 questions"):
             await store.ask(lease, [b"?"] * 3)
-        with pytest.raises(TaskRefused, match="a question exceeds the limit of 10 bytes"):
+        with pytest.raises(NotAccepted, match="a question exceeds the limit of 10 bytes"):
             await store.ask(lease, [b"?" * 11])
         assert await store.get(ME, task.id) == task
         asked = await store.ask(lease, [b"?"])
         assert asked is not None
         (question,) = asked.pending
-        with pytest.raises(TaskRefused, match="an answer exceeds the limit of 10 bytes"):
+        with pytest.raises(NotAccepted, match="an answer exceeds the limit of 10 bytes"):
             await store.answer(ME, task.id, {question.key: b"." * 11})
         assert await store.answer(ME, task.id, {"unknown": b"." * 11}) == asked
         assert await store.get(ME, task.id) == asked
@@ -576,7 +576,7 @@ async def test_tasks_in_progress_are_limited_for_each_principal(opened: OpenStor
     async with opened(TaskLimits(in_progress=2)) as store:
         task = await store.submit(ME, "tool", b"")
         await store.submit(ME, "tool", b"")
-        with pytest.raises(TaskRefused, match=re.escape("task limit reached (2); wait")):
+        with pytest.raises(NotAccepted, match=re.escape("task limit reached (2); wait")):
             await store.submit(ME, "tool", b"")
         await store.submit(OTHER, "tool", b"")
         await store.cancel(ME, task.id)
@@ -588,9 +588,9 @@ async def test_tasks_in_progress_are_limited_at_each_place(opened: OpenStore) ->
         first = await store.submit(ME, "tool", b"", place="rig@x")
         await store.adopt(ME, "remote", b"", "worker", place="rig@x")
         words = re.escape("task limit reached (2 for rig); wait")
-        with pytest.raises(TaskRefused, match=words):
+        with pytest.raises(NotAccepted, match=words):
             await store.submit(ME, "tool", b"", place="rig@x")
-        with pytest.raises(TaskRefused, match=words):
+        with pytest.raises(NotAccepted, match=words):
             await store.room(ME, "rig@x")
         assert await store.room(ME, "rig@y") == 2
         await store.submit(ME, "tool", b"", place="rig@y")
@@ -599,7 +599,7 @@ async def test_tasks_in_progress_are_limited_at_each_place(opened: OpenStore) ->
         resumed = await store.resume(ME, first.id)
         assert resumed is not None
         assert resumed.place == "rig@x"
-        with pytest.raises(TaskRefused, match=words):
+        with pytest.raises(NotAccepted, match=words):
             await store.submit(ME, "tool", b"", place="rig@x")
 
 
@@ -616,17 +616,17 @@ async def test_a_worker_gets_no_task_of_a_kind_at_a_full_place(opened: OpenStore
 async def test_a_limit_of_one_task_is_in_the_singular(opened: OpenStore) -> None:
     async with opened(TaskLimits(in_progress=1)) as store:
         await store.submit(ME, "tool", b"")
-        with pytest.raises(TaskRefused, match=re.escape("task limit reached (1); wait")):
+        with pytest.raises(NotAccepted, match=re.escape("task limit reached (1); wait")):
             await store.submit(ME, "tool", b"")
 
 
 async def test_inputs_and_results_are_limited(opened: OpenStore) -> None:
     async with opened(TaskLimits(max_input=10, max_result=10)) as store:
-        with pytest.raises(TaskRefused, match="the input exceeds the limit of 10 bytes"):
+        with pytest.raises(NotAccepted, match="the input exceeds the limit of 10 bytes"):
             await store.submit(ME, "tool", b"." * 11)
         task = await store.submit(ME, "tool", b"." * 10)
         _, lease = await running(store)
-        with pytest.raises(TaskRefused, match="the result exceeds the limit of 10 bytes"):
+        with pytest.raises(NotAccepted, match="the result exceeds the limit of 10 bytes"):
             await store.finish(lease, COMPLETED, b"." * 11)
         assert await store.result(task) is None
         assert await store.finish(lease, FAILED) is not None
@@ -670,10 +670,10 @@ async def test_a_running_or_completed_task_is_not_resumed(opened: OpenStore) -> 
     async with opened() as store:
         await store.submit(ME, "tool", b"")
         task, lease = await running(store)
-        with pytest.raises(TaskRefused, match="the task is running: only an unsuccessful one"):
+        with pytest.raises(NotAccepted, match="the task is running: only an unsuccessful one"):
             await store.resume(ME, task.id)
         await store.finish(lease, COMPLETED)
-        with pytest.raises(TaskRefused, match="the task is completed"):
+        with pytest.raises(NotAccepted, match="the task is completed"):
             await store.resume(ME, task.id)
 
 

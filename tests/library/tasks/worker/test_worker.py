@@ -17,11 +17,11 @@ from portico.library.tasks.store.record import (
     QUEUED,
     RUNNING,
     STARTING,
+    NotAccepted,
     TaskLimits,
-    TaskRefused,
 )
 from portico.library.tasks.store.store import TaskStore, tasks_in_folder, tasks_in_memory
-from portico.library.tasks.worker.work import LeaseLost, TaskOutcome, Work
+from portico.library.tasks.worker.work import LeaseLost, RunOutcome, Work
 from tests.support.clock import Clock
 from tests.support.task_runners import ME, PLAIN, REPEATABLE, WatchedWorker, comes, seen
 from tests.support.task_stores import SetClocks
@@ -61,7 +61,7 @@ async def test_a_submitted_task_runs_and_its_result_is_stored(stores: Stores) ->
     async with stores.worker() as worker:
         task = await worker.begun(b"one")
         assert await worker.state(task) == RUNNING
-        worker.plain.end(b"one", TaskOutcome(payload=b"done", message="well", usage={"n": 1}))
+        worker.plain.end(b"one", RunOutcome(payload=b"done", message="well", usage={"n": 1}))
         await worker.wait_until_idle()
         done = await worker.store.get(ME, task.id)
         assert done is not None
@@ -190,7 +190,7 @@ async def test_a_runner_that_raises_fails_its_task_and_no_other(stores: Stores) 
 async def test_a_result_that_is_too_large_fails_its_task(stores: Stores) -> None:
     async with stores.worker() as worker:
         task = await worker.begun(b"one")
-        worker.plain.end(b"one", TaskOutcome(payload=b"x" * 1001))
+        worker.plain.end(b"one", RunOutcome(payload=b"x" * 1001))
         await worker.wait_until_idle()
         assert await worker.state(task) == FAILED
         assert b"exceeds the limit of 1000 bytes" in (await worker.result(task) or b"")
@@ -330,7 +330,7 @@ async def test_a_question_that_is_withdrawn_leaves_room_for_others(stores: Store
 async def test_a_question_that_is_too_large_fails_its_task_with_the_reason(stores: Stores) -> None:
     async with stores.worker() as worker:
 
-        async def ask(work: Work) -> TaskOutcome:
+        async def ask(work: Work) -> RunOutcome:
             await work.ask([b"x" * (worker.store.limits.max_question + 1)])
             raise AssertionError("it was stored")
 
@@ -430,7 +430,7 @@ async def test_a_result_after_the_lease_was_lost_changes_nothing(stores: Stores)
         await other.recover()
         taken = await other.claim("other", [REPEATABLE])
         assert taken is not None
-        worker.repeatable.end(b"one", TaskOutcome(payload=b"late"))
+        worker.repeatable.end(b"one", RunOutcome(payload=b"late"))
         await comes(lambda: not worker.running)
         assert await other.get(ME, task.id) == taken
         assert worker.finished == []
@@ -530,7 +530,7 @@ async def test_adopted_work_is_a_task_that_runs_already(stores: Stores) -> None:
         task = await worker.adopt(ME, PLAIN, b"input", worker.plain.run)
         assert task.state == RUNNING
         assert worker.running == 2  # it is not new work
-        worker.plain.end(b"input", TaskOutcome(payload=b"result"))
+        worker.plain.end(b"input", RunOutcome(payload=b"result"))
         await comes(lambda: worker.finished)
         assert await worker.result(task) == b"result"
         assert await worker.store.input(task) == b"input"
@@ -543,7 +543,7 @@ async def test_work_that_only_this_process_can_continue_is_waited_for_and_not_mo
         task = await worker.adopt(ME, REPEATABLE, b"", worker.repeatable.run, is_repeatable=False)
         ended = await closing(worker, 60)
         assert not ended.done()
-        worker.repeatable.end(b"", TaskOutcome(payload=b"here"))
+        worker.repeatable.end(b"", RunOutcome(payload=b"here"))
         await ended
         assert [(one.id, one.state) for one in worker.finished] == [(task.id, COMPLETED)]
         assert worker.repeatable.cancelled == []
@@ -570,7 +570,7 @@ async def test_a_client_with_too_many_tasks_is_refused_before_its_work_begins(
         for number in range(1, most):
             await worker.check_room(ME)
             await worker.submit(ME, PLAIN, b"%d" % number)
-        with pytest.raises(TaskRefused, match=rf"task limit reached \({most}\)"):
+        with pytest.raises(NotAccepted, match=rf"task limit reached \({most}\)"):
             await worker.check_room(ME)
         await worker.check_room("another")
         worker.plain.end(b"0")
@@ -609,8 +609,8 @@ async def test_two_workers_share_the_tasks_of_one_store(stores: Stores) -> None:
         one, two = [await stack.enter_async_context(stores.worker(lease_s=0.1)) for _ in range(2)]
         inputs = [b"%d" % number for number in range(60)]
         for input in inputs:
-            one.plain.end(input, TaskOutcome(payload=b"one"))
-            two.plain.end(input, TaskOutcome(payload=b"two"))
+            one.plain.end(input, RunOutcome(payload=b"one"))
+            two.plain.end(input, RunOutcome(payload=b"two"))
         two.start()
         tasks = [await one.submit(ME, PLAIN, input) for input in inputs]
         await comes(lambda: len(one.finished) + len(two.finished) == len(tasks))
@@ -820,7 +820,7 @@ async def test_a_worker_that_closes_adopts_only_what_another_can_continue(tmp_pa
     worker, other = WatchedWorker(stores.open), stores.open()
     await worker.begun(b"one")
     ended = await closing(worker, 60)
-    with pytest.raises(TaskRefused, match="its process is stopping"):
+    with pytest.raises(NotAccepted, match="its process is stopping"):
         await worker.adopt(ME, PLAIN, b"", worker.plain.run)
     task = await worker.adopt(ME, REPEATABLE, b"two", worker.repeatable.run)
     worker.plain.end(b"one")
@@ -835,7 +835,7 @@ async def test_a_runner_that_ignores_its_end_does_not_keep_the_worker(
     worker = WatchedWorker(stores.open)
     ignoring = asyncio.Event()
 
-    async def ignore(work: Work) -> TaskOutcome:
+    async def ignore(work: Work) -> RunOutcome:
         while True:
             try:
                 await asyncio.get_running_loop().create_future()

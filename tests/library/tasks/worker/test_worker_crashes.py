@@ -119,7 +119,7 @@ _FULL = """
 import asyncio, resource, sys
 from portico.library.tasks.store.record import TaskLimits
 from portico.library.tasks.store.store import tasks_in_folder
-from portico.library.tasks.worker.work import TaskOutcome
+from portico.library.tasks.worker.work import RunOutcome
 from portico.library.tasks.worker.worker import TaskWorker, WorkerSettings
 
 class LargeRunner:
@@ -128,7 +128,7 @@ class LargeRunner:
     async def run(self, work):
         begun.append(work)
         await full.wait()
-        return TaskOutcome(payload=b"x" * int(work.input))
+        return RunOutcome(payload=b"x" * int(work.input))
 
 def report(words):
     if "is not stored yet" in words:

@@ -17,7 +17,7 @@ from portico.library.tasks.mcp.task_changes import finished_task
 from portico.library.tasks.mcp.task_plan import Plan, Step
 from portico.library.tasks.mcp.task_wire import late_response, outcome_of
 from portico.library.tasks.store.record import TaskRecord, new_key
-from portico.library.tasks.worker.work import TaskOutcome
+from portico.library.tasks.worker.work import RunOutcome
 
 if TYPE_CHECKING:
     from portico.library.tasks.mcp.task_link import TaskLink
@@ -28,7 +28,7 @@ _FORWARD = Step.FORWARD  # members of an enum are slow to look up
 class ClientCall(PromotableCall):
     """A call that its server, its handler or a time makes a task."""
 
-    _ended: TaskOutcome | None = None
+    _ended: RunOutcome | None = None
     """How the task of its own ended with which a server answered."""
 
     def __init__(
@@ -90,7 +90,7 @@ class ClientCall(PromotableCall):
         ended = await finished_task(store, task.principal, task.id, within_s)
         return ended is not None and ended.is_finished
 
-    def outcome(self, response: Response) -> TaskOutcome:
+    def outcome(self, response: Response) -> RunOutcome:
         """Return the outcome of the task from the answer of the links."""
         if self._ended is not None and self._ended.payload is None:
             return self._ended  # without a result

@@ -22,10 +22,10 @@ from portico.core.protocol.eras import CAPABILITIES_KEY, INFO_KEY, VERSION_KEY
 from portico.core.protocol.tasks import with_tasks
 from portico.core.state.background import Background
 from portico.core.state.store_error import StoreError
-from portico.library.tasks.mcp.task_call import StoredCall, TaskPeer
+from portico.library.tasks.mcp.task_call import RunPeer, StoredCall
 from portico.library.tasks.mcp.task_wire import outcome_of
-from portico.library.tasks.store.record import CANCELLED, TaskRefused
-from portico.library.tasks.worker.work import LeaseLost, TaskOutcome, Work, failed_outcome
+from portico.library.tasks.store.record import CANCELLED, NotAccepted
+from portico.library.tasks.worker.work import LeaseLost, RunOutcome, Work, failed_outcome
 
 MAX_FOLLOW_S = 24 * 3600.0
 """How long a task is followed if its server does not limit it."""
@@ -78,7 +78,7 @@ class QuestionLimits:
 
     @contextlib.contextmanager
     def hold(self, server: str, task: str) -> Iterator[None]:
-        """Count a question while it waits; raises TaskRefused if there are too many."""
+        """Count a question while it waits; raises NotAccepted if there are too many."""
         limits = {
             f"task {task}": (MAX_QUESTIONS, "its task has"),
             f"server {server}": (MAX_SERVER_QUESTIONS, f"{server} has"),
@@ -86,7 +86,7 @@ class QuestionLimits:
         }
         for key, (most, whose) in limits.items():
             if self._open[key] >= most:
-                raise TaskRefused(f"{whose} {most} questions that wait for answers, the limit")
+                raise NotAccepted(f"{whose} {most} questions that wait for answers, the limit")
         self._open.update(limits.keys())
         try:
             yield
@@ -162,7 +162,7 @@ class Following:
         self._remote = remote
         self._work = work
         self._hold = partial(questions.hold, remote.server, work.id)
-        peer = TaskPeer(work, refused=self._refuse, hold=self._hold)
+        peer = RunPeer(work, refused=self._refuse, hold=self._hold)
         self._task = _ServerTask(remote, relay, work.task.principal, peer)
         self.cancel = self._task.cancel
         self._background = Background()
@@ -174,7 +174,7 @@ class Following:
         """The pending `tasks/result` of a legacy server, which carries its questions."""
         self._message = ""
 
-    async def run(self, left_s: float) -> TaskOutcome:
+    async def run(self, left_s: float) -> RunOutcome:
         """Query the task until it ends, for at most this time; at least once."""
         clock = asyncio.get_running_loop().time  # the wall clock may be set meanwhile
         until = clock() + left_s
@@ -218,7 +218,7 @@ class Following:
             waiting.add(self._fetching)
         await asyncio.wait(waiting, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _advance(self, state: _State) -> TaskOutcome | None:
+    async def _advance(self, state: _State) -> RunOutcome | None:
         """Act on the task's state; return the outcome if it has ended."""
         # The words of a task that has ended are those of its result, which passes the links.
         is_over = state.status in ("completed", "failed")
@@ -226,14 +226,14 @@ class Following:
             self._message = state.statusMessage
             await self._work.progress(state.statusMessage)
         if state.status == "cancelled":
-            return TaskOutcome(CANCELLED, message=state.statusMessage or "cancelled by the server")
+            return RunOutcome(CANCELLED, message=state.statusMessage or "cancelled by the server")
         if is_over:
             return await self._ended(state)
         if state.status == "input_required":
             self._ask(state)
         return None
 
-    async def _ended(self, state: _State) -> TaskOutcome:
+    async def _ended(self, state: _State) -> RunOutcome:
         if not self._remote.modern:
             return outcome_of(await self._fetched(), modern=False)
         if state.status == "failed":
@@ -253,7 +253,7 @@ class Following:
             if waiting is not None:  # the server has withdrawn it
                 waiting.cancel()
         if len(state.inputRequests) > MAX_QUESTIONS:
-            self._refuse(TaskRefused(f"its task has more than {MAX_QUESTIONS} at once"))
+            self._refuse(NotAccepted(f"its task has more than {MAX_QUESTIONS} at once"))
             return
         for key, question in state.inputRequests.items():
             if key not in self._asked:
@@ -267,18 +267,18 @@ class Following:
                 (answer,) = await self._work.ask([question])
                 self._asked[key] = None
                 await self._task.send("tasks/update", {"inputResponses": {key: Raw(answer)}})
-        except TaskRefused as refusal:
+        except NotAccepted as refusal:
             self._refuse(refusal)
         except (McpError, StoreError):
             self._asked.pop(key, None)  # it returns while the server still lacks its answer
         except LeaseLost:
             pass  # the worker stops this task
 
-    def _refuse(self, refusal: TaskRefused) -> None:
+    def _refuse(self, refusal: NotAccepted) -> None:
         if not self._unasked.done():
             self._unasked.set_result(str(refusal))
 
-    async def _refused(self, why: str) -> TaskOutcome:
+    async def _refused(self, why: str) -> RunOutcome:
         """End a task that waits for an answer to a question that cannot be passed on."""
         await self.cancel()
         server = self._remote.server
@@ -303,12 +303,12 @@ class Following:
 
     # Ends without a result.
 
-    def _timed_out(self, why: str) -> TaskOutcome:
+    def _timed_out(self, why: str) -> RunOutcome:
         server, limit_s = self._remote.server, self._remote.follow_s
         words = f"{server} did not finish the task within its ttl of {limit_s:g} s: {why}"
         return failed_outcome(words, {"kind": "timeout", "server": server})
 
-    def _lost(self, response: Response, trouble: str) -> TaskOutcome | None:
+    def _lost(self, response: Response, trouble: str) -> RunOutcome | None:
         """Return the end of a task that its server has lost, after a failure if one was seen."""
         if response.code not in _GONE:
             return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from portico.library.tasks.mcp.task_tools import TaskTools
 
 
-class LazyTaskLink:
+class LazyEntrance:
     """A `TaskLink` that is made when a call or a request is about tasks."""
 
     def __init__(self, make: "Callable[[], TaskLink]", *, waits_for_catalog: bool = True) -> None:
@@ -74,7 +74,7 @@ class LazyTaskLink:
             await self.endpoint.close()
 
 
-class LazyTaskTools:
+class LazyTools:
     """A provider that passes calls of the tools for tasks to `TaskTools`; a gateway lists them."""
 
     name = "task-tools"

@@ -13,13 +13,13 @@ from portico.core.model.types import Answer, Handler
 from portico.core.protocol.codec import mcp_error_response
 from portico.core.state.pending import Pending
 from portico.core.state.store_error import StoreError
-from portico.library.tasks.mcp.task_call import RESULT_INBOX, HandlerTask, TaskPeer, drive
-from portico.library.tasks.store.record import TaskRecord, TaskRefused
-from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.mcp.task_call import RESULT_INBOX, HandlerRun, RunPeer, drive
+from portico.library.tasks.store.record import NotAccepted, TaskRecord
+from portico.library.tasks.worker.work import RunOutcome, Work
 
 _WITHDRAW_S = 1.0
 """How long a slow client may delay the withdrawal of its questions."""
-Run = Callable[[Work], Awaitable[TaskOutcome]]
+Run = Callable[[Work], Awaitable[RunOutcome]]
 Adopt = Callable[[Run], Awaitable[TaskRecord]]
 _NEVER = float("inf")
 
@@ -124,7 +124,7 @@ class PromotableCall:
         """Return the result of the task of its own with which a server answered."""
         raise NotImplementedError
 
-    def outcome(self, response: Response) -> TaskOutcome:
+    def outcome(self, response: Response) -> RunOutcome:
         """Return the outcome of the task from the answer of the links."""
         raise NotImplementedError
 
@@ -167,7 +167,7 @@ class PromotableCall:
     async def _begin(self) -> RunningTask | None:
         try:
             await self.become(self.adopt)
-        except (TaskRefused, StoreError):
+        except (NotAccepted, StoreError):
             return None  # the client waits for the result, as it would without tasks
         return self.task
 
@@ -177,20 +177,20 @@ class PromotableCall:
             return self.work
         works: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
 
-        def finish(work: Work) -> Awaitable[TaskOutcome]:
+        def finish(work: Work) -> Awaitable[RunOutcome]:
             works.set_result(work)  # now: the outcome may be cancelled before it begins
             return self._finish(work)
 
         record = await adopt(finish)
         work = self.work = await works
-        await self._peer.switch(TaskPeer(work))
+        await self._peer.switch(RunPeer(work))
         RESULT_INBOX.open(work.id)
-        self.task, self.record = HandlerTask(work), record
+        self.task, self.record = HandlerRun(work), record
         if self._promoted is not None and not self._promoted.done():
             self._promoted.set_result(record)
         return work
 
-    async def _finish(self, work: Work) -> TaskOutcome:
+    async def _finish(self, work: Work) -> RunOutcome:
         """Finish the task with what the links return."""
         request, context, call = self.request, self.context, self._eventual()
         try:

@@ -30,14 +30,14 @@ from portico.library.tasks.mcp.following import (
     end_remote,
 )
 from portico.library.tasks.mcp.task_call import (
-    HandlerTask,
+    HandlerRun,
     StoredCallControl,
     call_context,
     kept_call,
 )
 from portico.library.tasks.mcp.task_wire import late_response, outcome_of
 from portico.library.tasks.store.record import INTERRUPTED, TaskRecord
-from portico.library.tasks.worker.work import ORPHANED, TaskOutcome, Work, failed_outcome
+from portico.library.tasks.worker.work import ORPHANED, RunOutcome, Work, failed_outcome
 
 if TYPE_CHECKING:
     from portico.library.tasks.mcp.task_host import TaskHost
@@ -79,7 +79,7 @@ def remote_input(
     return encode(remote)
 
 
-class RemoteTaskRunner:
+class FollowRunner:
     """Follows the tasks of servers."""
 
     is_repeatable = True
@@ -103,7 +103,7 @@ class RemoteTaskRunner:
         """True if the tasks of a server outlive this process."""
         return not self._is_child(server)
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Continue a task of an earlier process, or make the call of one that is resumed."""
         remote, since = _decode(work.input), work.task.created_at
         is_orphan = await work.is_orphan()
@@ -113,7 +113,7 @@ class RemoteTaskRunner:
                 return ORPHANED if is_orphan else await self._call_again(remote, work)
             if not attempt.id:
                 words = f"the process that called {remote.name} ended before it had an answer"
-                return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")
+                return RunOutcome(INTERRUPTED, message=f"interrupted: {words}")
             remote = remote.of(attempt.id, attempt.modern, attempt.ttl_s)
             since = attempt.at
         if is_orphan:
@@ -121,12 +121,12 @@ class RemoteTaskRunner:
             return ORPHANED
         if self._is_child(remote.server):
             words = f"the process of {remote.server} that ran the task ended before the task did"
-            return TaskOutcome(INTERRUPTED, message=f"interrupted: {words}")
+            return RunOutcome(INTERRUPTED, message=f"interrupted: {words}")
         left_s = since + remote.follow_s - time()
         outcome = await self._follow(remote, work, min(max(left_s, 0.0), remote.follow_s))
         return outcome if self.host is None else await self.host.passed(remote, outcome, work.task)
 
-    async def follow(self, input: bytes, work: Work) -> TaskOutcome:
+    async def follow(self, input: bytes, work: Work) -> RunOutcome:
         """Follow the task that an input describes, which its server has created just now."""
         remote = _decode(input)
         return await self._follow(remote, work, remote.follow_s)
@@ -138,7 +138,7 @@ class RemoteTaskRunner:
         if relay is not None:
             self._background.start(end_remote(remote, relay, principal))
 
-    async def _call_again(self, remote: RemoteTask, work: Work) -> TaskOutcome:
+    async def _call_again(self, remote: RemoteTask, work: Work) -> RunOutcome:
         """Make a call again, and follow the task that its server creates for it, if it does."""
         assert self.host is not None
         work.is_pinned = True
@@ -159,7 +159,7 @@ class RemoteTaskRunner:
 
     async def _follow(
         self, remote: RemoteTask, work: Work, left_s: float, attempt: _Attempt | None = None
-    ) -> TaskOutcome:
+    ) -> RunOutcome:
         relay = self._relay_of(remote)
         if relay is None:
             return failed_outcome(f"the server {remote.server!r} is not configured any more")
@@ -183,13 +183,13 @@ class _CallAgain(StoredCallControl):
 
     performs = True
 
-    def __init__(self, runner: RemoteTaskRunner, remote: RemoteTask, work: Work) -> None:
-        super().__init__(HandlerTask(work))
+    def __init__(self, runner: FollowRunner, remote: RemoteTask, work: Work) -> None:
+        super().__init__(HandlerRun(work))
         self._runner = runner
         self._remote = remote
         self._work = work
         self.is_following = False
-        self.ended: TaskOutcome | None = None
+        self.ended: RunOutcome | None = None
 
     def remote_of(self, created: CreatedTask) -> RemoteTask:
         """Return the input of the task that follows the server's new one."""

@@ -14,14 +14,14 @@ from portico.library.functions.prefixed import tools_of
 from portico.library.functions.task_mode import NO_TASKS
 from portico.library.tasks.mcp.task_host import TaskHost
 from portico.library.tasks.mcp.task_link import TaskLink
-from portico.library.tasks.mcp.task_policy import TaskPolicy, TaskTerms
+from portico.library.tasks.mcp.task_policy import PromotionTerms, TaskPolicy
 from portico.library.tasks.worker.worker import TaskWorker
 
 if TYPE_CHECKING:
     from portico.library.tasks.store.store import TaskStore
 
 
-class ServerTasks(TaskPolicy):
+class ServerPolicy(TaskPolicy):
     """The tasks of one server, which all of its endpoints share."""
 
     names_servers = False
@@ -99,13 +99,13 @@ class ServerTasks(TaskPolicy):
         """True if a tool supports tasks."""
         return any("tasks" in provider.offer().declared for provider in self._providers)
 
-    def terms(self, request: Request) -> TaskTerms:
+    def terms(self, request: Request) -> PromotionTerms:
         """Return how the called tool supports tasks."""
         for provider in self._providers:
             tool = tools_of(provider).get(request.name)
             if tool is not None:
-                return TaskTerms(tool.mode or NO_TASKS)
-        return TaskTerms()
+                return PromotionTerms(tool.mode or NO_TASKS)
+        return PromotionTerms()
 
     def server_of(self, context: Context) -> str:
         """Return an empty text: no other server answers."""

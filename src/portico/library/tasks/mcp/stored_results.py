@@ -14,7 +14,7 @@ from portico.library.tasks.mcp.task_call import StoredCall, call_request
 from portico.library.tasks.mcp.task_host import FindTasks, stored
 from portico.library.tasks.mcp.task_wire import late_response, outcome_of, stored_payload
 from portico.library.tasks.store.record import COMPLETED, FAILED, TaskRecord
-from portico.library.tasks.worker.work import TaskOutcome
+from portico.library.tasks.worker.work import RunOutcome
 
 DELEGATE_TASK = "delegate_task"
 """The tool whose calls are tasks of agents."""
@@ -97,7 +97,7 @@ class StoredResults:
             return payload
         call, endpoint = unpassed
         modern = version_of(call.version).modern
-        arrived = late_response(call_request(call), TaskOutcome(task.state, payload), b"")
+        arrived = late_response(call_request(call), RunOutcome(task.state, payload), b"")
         response = await self._host().calls.passed(call, arrived, task, endpoint)
         if response.error and task.state is COMPLETED:  # a link refuses it
             words = str(msgspec.json.decode(response.error).get("message", ""))

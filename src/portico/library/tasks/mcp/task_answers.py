@@ -16,7 +16,7 @@ from portico.core.protocol.eras import declares, needed_capability
 from portico.library.tasks.mcp.answer_choices import choices_of, choices_text, chosen
 from portico.library.tasks.mcp.task_changes import task_changes
 from portico.library.tasks.mcp.task_host import stored
-from portico.library.tasks.store.record import TaskQuestion, TaskRecord
+from portico.library.tasks.store.record import OpenQuestion, TaskRecord
 
 if TYPE_CHECKING:
     from portico.library.tasks.store.store import TaskStore
@@ -223,14 +223,14 @@ async def _current(store: "TaskStore", task: TaskRecord) -> TaskRecord:
     return task if found is None else found
 
 
-def _unasked(task: TaskRecord, asked: set[str]) -> TaskQuestion | None:
+def _unasked(task: TaskRecord, asked: set[str]) -> OpenQuestion | None:
     if task.is_cancel_requested:
         return None
     return next((one for one in task.pending if one.key not in asked), None)
 
 
 async def _ask_person(
-    store: "TaskStore", task: TaskRecord, question: TaskQuestion, context: Context
+    store: "TaskStore", task: TaskRecord, question: OpenQuestion, context: Context
 ) -> bool:
     """Ask the person in front of the client until the question is closed; False if the client
     cannot ask, or does not answer."""
@@ -260,7 +260,7 @@ async def _ask_person(
     return True
 
 
-async def until_closed(store: "TaskStore", task: TaskRecord, question: TaskQuestion) -> TaskRecord:
+async def until_closed(store: "TaskStore", task: TaskRecord, question: OpenQuestion) -> TaskRecord:
     """Wait until a question needs no answer any more, since another answered it, it expired or its
     task ended; return the task as it is then."""
     latest = task

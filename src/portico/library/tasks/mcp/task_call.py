@@ -21,8 +21,8 @@ from portico.core.protocol.eras import IDEMPOTENCY_KEY, is_input_required, membe
 from portico.core.protocol.tasks import RELATED
 from portico.core.state.client_sessions import SESSIONS
 from portico.library.tasks.mcp.task_wire import outcome_of, related
-from portico.library.tasks.store.record import TaskRecord, TaskRefused
-from portico.library.tasks.worker.work import ORPHANED, TaskOutcome, Work
+from portico.library.tasks.store.record import NotAccepted, TaskRecord
+from portico.library.tasks.worker.work import ORPHANED, RunOutcome, Work
 
 _KEY = IDEMPOTENCY_KEY.encode()
 MAX_ROUNDS = 20
@@ -81,7 +81,7 @@ def context_capabilities(request: Request, context: Context) -> Mapping[str, Any
     return {} if context.session is None else context.session.capabilities
 
 
-class TaskPeer:
+class RunPeer:
     """The way from a running call to its client: through the task.
 
     Progress becomes the task's status, a question waits in the task, and log messages are dropped.
@@ -91,12 +91,12 @@ class TaskPeer:
         self,
         work: Work,
         live: Callable[[bytes], None] | None = None,
-        refused: Callable[[TaskRefused], None] = lambda _: None,
+        refused: Callable[[NotAccepted], None] = lambda _: None,
         hold: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """`live` sends the params of progress to a legacy client that is still connected.
         `refused` is called for a question that is too large for a task. `hold` counts a question
-        while it waits, and raises TaskRefused if there are too many."""
+        while it waits, and raises NotAccepted if there are too many."""
         self._work = work
         self._live = live
         self._refused = refused
@@ -122,7 +122,7 @@ class TaskPeer:
         try:
             with self._hold():
                 (answer,) = await self._work.ask([question])
-        except TaskRefused as refusal:
+        except NotAccepted as refusal:
             self._refused(refusal)
             raise AskError(str(refusal)) from None
         return answer
@@ -132,7 +132,7 @@ class TaskPeer:
         await asyncio.get_running_loop().create_future()
 
 
-class HandlerTask:
+class HandlerRun:
     """The task of a handler."""
 
     def __init__(self, work: Work) -> None:
@@ -157,7 +157,7 @@ class HandlerTask:
         return await RESULT_INBOX.wait(self.id)
 
 
-class PlainTaskControl:
+class PlainControl:
     """The control of a call that its server answers with the result."""
 
     run_of = ""
@@ -176,7 +176,7 @@ class PlainTaskControl:
         return next(request, context)
 
 
-class StoredCallControl(PlainTaskControl):
+class StoredCallControl(PlainControl):
     """The control of a stored call: it is a task from its start."""
 
     def __init__(self, task: RunningTask) -> None:
@@ -184,7 +184,7 @@ class StoredCallControl(PlainTaskControl):
         self.run_of = task.id
 
 
-class SubmittedCall(PlainTaskControl):
+class SubmittedCall(PlainControl):
     """The control of a call that was stored, and is made later."""
 
     is_submission = True
@@ -193,7 +193,7 @@ class SubmittedCall(PlainTaskControl):
         self.run_of = task.id
 
 
-class Replay(PlainTaskControl):
+class Replay(PlainControl):
     """The control of a call whose result is there: it passes the links, and nothing is called."""
 
     performs = is_replay = True
@@ -208,7 +208,7 @@ class Replay(PlainTaskControl):
         return replace(self._response, id=request.id)
 
 
-class DelegationControl(PlainTaskControl):
+class DelegationControl(PlainControl):
     """The control of a call whose handler stores its task itself, and may wait for its result."""
 
     def __init__(self, is_wanted: bool, call: StoredCall) -> None:
@@ -333,13 +333,13 @@ class CallRunner:
             told = {**members(params), "progressToken": Raw(token)}
             send(notification(_PROGRESS, members(related(encode(told), id))))
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Make the call."""
         if await work.is_orphan():
             return ORPHANED
         call = msgspec.json.decode(work.input, type=StoredCall)
         context = call_context(call, work.task.principal)
-        context.task_control = StoredCallControl(HandlerTask(work))
+        context.task_control = StoredCallControl(HandlerRun(work))
         RESULT_INBOX.open(work.id)
         try:
             response = await self.make(call, context, work)
@@ -354,7 +354,7 @@ class CallRunner:
         if context.task_wish is not None and not request.version.modern:
             request.params = encode({**members(request.params), "task": {}})
         token = request.meta.progress_token
-        context.peer = TaskPeer(work, lambda params: self.tell_progress(work.id, token, params))
+        context.peer = RunPeer(work, lambda params: self.tell_progress(work.id, token, params))
         session = context.session
         assert session is not None
         try:

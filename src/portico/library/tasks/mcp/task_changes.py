@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from portico.library.tasks.store.record import TaskRecord
-from portico.library.tasks.store.task_watch import TaskWatch
+from portico.library.tasks.store.task_watch import ChangeWatch
 
 if TYPE_CHECKING:
     from portico.library.tasks.store.store import TaskStore
@@ -37,7 +37,7 @@ async def _changes(
             seen = await _next(store, watch, seen)
 
 
-async def _next(store: "TaskStore", watch: TaskWatch, seen: TaskRecord) -> TaskRecord | None:
+async def _next(store: "TaskStore", watch: ChangeWatch, seen: TaskRecord) -> TaskRecord | None:
     while True:
         try:
             async with asyncio.timeout(_POLL_S):

@@ -16,8 +16,8 @@ from portico.library.tasks.mcp.task_call import (
     call_request,
 )
 from portico.library.tasks.mcp.task_wire import late_response, outcome_of
-from portico.library.tasks.store.record import TaskRecord, TaskRefused
-from portico.library.tasks.worker.work import Runner, TaskOutcome, Work
+from portico.library.tasks.store.record import NotAccepted, TaskRecord
+from portico.library.tasks.worker.work import Runner, RunOutcome, Work
 from portico.library.tasks.worker.worker import TaskWorker
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class RemoteRunner(Runner, Protocol):
         """True if the tasks of a server outlive this process."""
         ...
 
-    async def follow(self, input: bytes, work: Work) -> TaskOutcome:
+    async def follow(self, input: bytes, work: Work) -> RunOutcome:
         """Follow the task that an input describes, which its server has created just now."""
         ...
 
@@ -77,7 +77,7 @@ class TaskHost:
         endpoint = None if call is None else self.calls.find(call.at)
         return endpoint is not None and endpoint.has_links
 
-    async def passed(self, call: StoredCall, outcome: TaskOutcome, task: TaskRecord) -> TaskOutcome:
+    async def passed(self, call: StoredCall, outcome: RunOutcome, task: TaskRecord) -> RunOutcome:
         """Return the outcome of a task after its result has passed the links before its call."""
         endpoint = self.calls.find(call.at)
         if outcome.payload is None or endpoint is None or not endpoint.has_links:
@@ -106,7 +106,7 @@ class LinkedRunner:
         self.is_repeatable = runner.is_repeatable
         self.begins_itself = runner.begins_itself
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Do the work."""
         outcome = await self._runner.run(work)
         call = self._call_of(work.input)
@@ -117,7 +117,7 @@ async def stored(operation: Awaitable[T]) -> T:
     """Await an operation of the store; its failure is an error that a client understands."""
     try:
         return await operation
-    except TaskRefused as refused:
+    except NotAccepted as refused:
         raise McpError(str(refused), INTERNAL_ERROR, {"kind": "limit"}) from None
     except StoreError as error:
         raise McpError(str(error), INTERNAL_ERROR, {"kind": "store"}) from None

@@ -27,18 +27,18 @@ from portico.library.tasks.mcp.task_call import (
 )
 from portico.library.tasks.mcp.task_changes import finished_task
 from portico.library.tasks.mcp.task_host import FindTasks, stored
-from portico.library.tasks.mcp.task_plan import Facts, Plan, Step, TaskClient, plan
-from portico.library.tasks.mcp.task_policy import TaskPolicy, TaskTerms, declares_tasks
+from portico.library.tasks.mcp.task_plan import ClientSupport, Facts, Plan, Step, plan
+from portico.library.tasks.mcp.task_policy import PromotionTerms, TaskPolicy, declares_tasks
 from portico.library.tasks.mcp.task_requests import TaskMethod, TaskRequests
 from portico.library.tasks.store.record import ID_PREFIX, TaskRecord, new_key
-from portico.library.tasks.worker.work import TaskOutcome, Work
+from portico.library.tasks.worker.work import RunOutcome, Work
 from portico.upstream.rpc.pending_request import MAX_TASK_S
 
 _SINCE = Version.V2025_11_25
 _WAIT_S = 45.0
 """How long a client without tasks waits for a tool that runs only as a task."""
 # Members of an enum are slow to look up.
-_WITHOUT, _RUN, _FORWARD = TaskClient.WITHOUT, Step.RUN, Step.FORWARD
+_WITHOUT, _RUN, _FORWARD = ClientSupport.WITHOUT, Step.RUN, Step.FORWARD
 Send = Callable[[bytes], Awaitable[None]]
 
 
@@ -87,7 +87,7 @@ class TaskLink:
 
     # Calls.
 
-    def _call(self, request: Request, context: Context, terms: TaskTerms) -> Answer:
+    def _call(self, request: Request, context: Context, terms: PromotionTerms) -> Answer:
         """Make a call a task if its client requests that and its tool supports it."""
         in_task, modern = context.task_control is not None, request.version.modern
         word = request.meta.client_capabilities if modern else request.params
@@ -96,7 +96,7 @@ class TaskLink:
         wish = self._wish(request) if mentions and not in_task else None
         client = _WITHOUT
         if wish is not None:
-            client = TaskClient.ABLE if modern else TaskClient.EXPLICIT
+            client = ClientSupport.ABLE if modern else ClientSupport.EXPLICIT
         asked = request.asked
         facts = Facts(
             in_task,
@@ -238,7 +238,7 @@ class TaskLink:
         """Store the result of a server that made no task: a legacy client that requested one must
         get one (2025-11-25, result retrieval)."""
 
-        async def run(_: Work) -> TaskOutcome:
+        async def run(_: Work) -> RunOutcome:
             return task_wire.outcome_of(response, modern=False, passed=self.at)
 
         return call.answer(await stored(call.adopt(run)))
@@ -250,7 +250,7 @@ class TaskLink:
         remote, store = host.remote, host.worker.store
         assert remote is not None
 
-        async def run(work: Work) -> TaskOutcome:
+        async def run(work: Work) -> RunOutcome:
             return await remote.follow(input, work)
 
         # To the end, also if the client leaves: the server's task runs already.
@@ -267,7 +267,7 @@ class TaskLink:
         if ended is None or not ended.is_finished:
             raise task_wire.unknown_task()  # it was removed meanwhile
         payload = await stored(store.result(ended))
-        outcome = TaskOutcome(ended.state, payload, ended.message)
+        outcome = RunOutcome(ended.state, payload, ended.message)
         return task_wire.late_response(request, outcome, context.server_info)
 
     def remote_input(self, call: Request, context: Context, created: CreatedTask) -> bytes:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from portico.library.functions.task_mode import TaskSupport
 
 
-class TaskClient(StrEnum):
+class ClientSupport(StrEnum):
     """The support for tasks that a client has declared in a call."""
 
     WITHOUT = "without"
@@ -70,7 +70,7 @@ class Facts(NamedTuple):
     tool: TaskSupport
     is_required: bool
     """True if the tool runs only as a task."""
-    client: TaskClient
+    client: ClientSupport
     is_bound: bool
     """True if the tool's declaration binds the client, which has seen it."""
     has_budget: bool
@@ -91,13 +91,13 @@ class Plan(NamedTuple):
 
 
 _YES = (True,)
-_REMOTE, _WITHOUT = (TaskSupport.REMOTE,), (TaskClient.WITHOUT,)
+_REMOTE, _WITHOUT = (TaskSupport.REMOTE,), (ClientSupport.WITHOUT,)
 _ROWS: tuple[tuple[dict[str, tuple[object, ...]], Plan], ...] = (
     ({"in_task": _YES}, Plan(Step.PLAIN)),
     ({"tool": (TaskSupport.UNKNOWN,)}, Plan(Step.LOOK_UP)),
     ({"is_required": _YES, "client": _WITHOUT, "is_bound": _YES}, Plan(Step.REQUIRE)),
     (
-        {"tool": (TaskSupport.NONE,), "client": (TaskClient.EXPLICIT,), "is_bound": _YES},
+        {"tool": (TaskSupport.NONE,), "client": (ClientSupport.EXPLICIT,), "is_bound": _YES},
         Plan(Step.FORBID),
     ),
     ({"tool": (TaskSupport.OWN,)}, Plan(Step.OWN)),
@@ -113,7 +113,7 @@ _ROWS: tuple[tuple[dict[str, tuple[object, ...]], Plan], ...] = (
     ({"tool": _REMOTE, "passes": _YES}, Plan(Step.FORWARD)),
     ({"tool": _REMOTE, "has_budget": _YES}, Plan(Step.RUN, by_server=True, by_time=True)),
     ({"tool": _REMOTE}, Plan(Step.RUN, by_server=True)),
-    ({"client": (TaskClient.EXPLICIT,)}, Plan(Step.SUBMIT)),
+    ({"client": (ClientSupport.EXPLICIT,)}, Plan(Step.SUBMIT)),
     ({"tool": (TaskSupport.START,)}, Plan(Step.SUBMIT)),
     (
         {"tool": (TaskSupport.MANUAL,), "has_budget": _YES},

@@ -10,7 +10,7 @@ from portico.core.protocol.tasks import EXTENSION, TASKS
 from portico.library.functions.task_mode import NO_TASKS, TaskMode
 
 
-class TaskTerms(NamedTuple):
+class PromotionTerms(NamedTuple):
     """How calls of one tool become tasks."""
 
     mode: TaskMode = NO_TASKS
@@ -35,7 +35,7 @@ class TaskPolicy(Protocol):
         """True if all endpoints of the application are behind the same links."""
         return True
 
-    def terms(self, request: Request) -> TaskTerms:
+    def terms(self, request: Request) -> PromotionTerms:
         """Return how calls of the called tool become tasks."""
         ...
 

@@ -28,7 +28,7 @@ from portico.library.tasks.mcp.task_call import context_capabilities
 from portico.library.tasks.mcp.task_changes import task_changes
 from portico.library.tasks.mcp.task_host import FindTasks, stored
 from portico.library.tasks.mcp.task_policy import declares_tasks
-from portico.library.tasks.store.record import TaskQuestion, TaskRecord, TaskRefused
+from portico.library.tasks.store.record import NotAccepted, OpenQuestion, TaskRecord
 
 _CANCEL_S = 5.0
 """How long a legacy cancellation waits for the work to end by itself."""
@@ -143,7 +143,7 @@ class TaskRequests:
         return task_wire.legacy_outcome(request, task, await self._results.result(task))
 
     async def _ask(
-        self, task: TaskRecord, question: TaskQuestion, request: Request, context: Context
+        self, task: TaskRecord, question: OpenQuestion, request: Request, context: Context
     ) -> None:
         """Send a question of a task to a legacy client, and store its answer. Without one, the
         question stays open: for this client when it returns, for another one or for a person."""
@@ -238,7 +238,7 @@ async def _valid(answering: Awaitable[object]) -> None:
     """Await the storing of answers; too long an answer is the client's error."""
     try:
         await answering
-    except TaskRefused as refused:
+    except NotAccepted as refused:
         raise InvalidParams(str(refused)) from None
 
 

@@ -42,7 +42,7 @@ from portico.library.tasks.mcp.task_tool_definitions import (
     task_tools,
 )
 from portico.library.tasks.mcp.task_wire import agent_of, error_of, result_of, tool_in
-from portico.library.tasks.store.record import COMPLETED, INTERRUPTED, TaskQuestion, TaskRecord
+from portico.library.tasks.store.record import COMPLETED, INTERRUPTED, OpenQuestion, TaskRecord
 
 TASK_KEY = "portico/task"
 """In the `_meta` of a result: the task that it belongs to."""
@@ -239,7 +239,7 @@ class TaskTools:
         return found | ({"message": task.message} if task.message else {})
 
 
-def _typed(question: TaskQuestion, answer: Any) -> bytes | None:
+def _typed(question: OpenQuestion, answer: Any) -> bytes | None:
     """Return an answer to a question, or None if it is not for a model; raise ToolError if it does
     not match."""
     try:

@@ -26,7 +26,7 @@ from portico.library.tasks.store.record import (
     INTERRUPTED,
     TaskRecord,
 )
-from portico.library.tasks.worker.work import TaskOutcome
+from portico.library.tasks.worker.work import RunOutcome
 
 _MIN_POLL_MS, _MAX_POLL_MS = 500, 5000
 _MIN_TTL_MS = 60_000.0
@@ -213,22 +213,22 @@ def result_of(payload: bytes | None) -> bytes:
     return legacy_result(result) if stored.modern and result else result
 
 
-def outcome_of(response: Response, *, modern: bool, passed: str | None = None) -> TaskOutcome:
+def outcome_of(response: Response, *, modern: bool, passed: str | None = None) -> RunOutcome:
     """Return the outcome of a task from the response to its call, which has `passed` the links of
     an endpoint."""
     if response.error:
         stored = StoredPayload(modern=modern, error=Raw(response.error), passed=passed)
         message = msgspec.json.decode(response.error).get("message", "")
-        return TaskOutcome(FAILED, encode(stored), str(message))
+        return RunOutcome(FAILED, encode(stored), str(message))
     fields = members(response.result)
     result = Raw(_without_info(response.result))
     payload = encode(StoredPayload(modern=modern, result=result, passed=passed))
     is_error = bytes(fields.get("isError", b"")) == b"true"
     message = _first_text(bytes(fields.get("content", b"[]"))) if is_error else ""
-    return TaskOutcome(COMPLETED, payload, message, is_error=is_error)
+    return RunOutcome(COMPLETED, payload, message, is_error=is_error)
 
 
-def late_response(request: Request, outcome: TaskOutcome, info: bytes) -> Response:
+def late_response(request: Request, outcome: RunOutcome, info: bytes) -> Response:
     """Return the outcome of a server's task as the response to the call that created it."""
     stored = stored_payload(outcome.payload)
     if outcome.state is COMPLETED:

@@ -12,8 +12,8 @@ from portico.core.model.task_control import CreatedTask
 from portico.core.protocol.tasks import support_of
 from portico.core.state.report import report
 from portico.library.functions.task_mode import TaskMode, TaskSupport
-from portico.library.tasks.mcp.lazy_tasks import LazyTaskLink
-from portico.library.tasks.mcp.task_policy import TaskPolicy, TaskTerms
+from portico.library.tasks.mcp.lazy_tasks import LazyEntrance
+from portico.library.tasks.mcp.task_policy import PromotionTerms, TaskPolicy
 from portico.upstream.connections.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from portico.library.tasks.store.store import TaskStore
     from portico.library.tasks.worker.worker import TaskWorker
 
-_REMOTE = TaskTerms(TaskMode(TaskSupport.REMOTE))
-_REQUIRED = TaskTerms(TaskMode(TaskSupport.REMOTE, is_required=True))
+_REMOTE = PromotionTerms(TaskMode(TaskSupport.REMOTE))
+_REQUIRED = PromotionTerms(TaskMode(TaskSupport.REMOTE, is_required=True))
 
 
-class WrapTasks(TaskPolicy):
+class WrapPolicy(TaskPolicy):
     """The tasks of one upstream, and the link in front of it."""
 
     names_servers = False
@@ -49,7 +49,7 @@ class WrapTasks(TaskPolicy):
         self._log = log
         self._worker: TaskWorker | None = None
         self._required: frozenset[str] = frozenset()
-        self.link = LazyTaskLink(self._endpoint)
+        self.link = LazyEntrance(self._endpoint)
         upstream.finish_tasks(self._finish)
         upstream.watch(lambda change: self._look() if not change.kind else None)
         self._look()
@@ -66,7 +66,7 @@ class WrapTasks(TaskPolicy):
     @cached_property
     def host(self) -> "TaskHost":
         """The follower of the server's tasks, created when there is a first one."""
-        from portico.library.tasks.mcp.remote_task import RemoteTaskRunner
+        from portico.library.tasks.mcp.remote_task import FollowRunner
         from portico.library.tasks.mcp.task_host import TaskHost
         from portico.library.tasks.worker.worker import TaskWorker
 
@@ -80,7 +80,7 @@ class WrapTasks(TaskPolicy):
         host.calls.find = lambda _: self.link.behind
         upstream = self._upstream
         host.follow_remote(
-            RemoteTaskRunner(lambda _: upstream.relay, lambda _: upstream.policy.is_process)
+            FollowRunner(lambda _: upstream.relay, lambda _: upstream.policy.is_process)
         )
         return host
 
@@ -116,7 +116,7 @@ class WrapTasks(TaskPolicy):
         """True if the server declares tasks, in its era."""
         return any(can_create_tasks(catalog.offer) for catalog in self._catalogs())
 
-    def terms(self, request: Request) -> TaskTerms:
+    def terms(self, request: Request) -> PromotionTerms:
         """Return that the server decides. A legacy server cannot tell a modern client that a tool
         requires a task, so we do."""
         is_required = request.version.modern and request.name in self._required

@@ -18,18 +18,18 @@ from portico.library.tasks.store.record import (
     RUNNING,
     STARTING,
     Lease,
-    TaskQuestion,
+    NotAccepted,
+    OpenQuestion,
     TaskRecord,
-    TaskRefused,
     TaskState,
 )
-from portico.library.tasks.store.stored_tasks import StoredTasks, to_the_end
+from portico.library.tasks.store.stored_tasks import StoredRecords, to_the_end
 
 _REMOVED_AT_ONCE = 64
 """Finished tasks that the end of another task removes at most, so that none takes long."""
 
 
-class LeasedTasks(StoredTasks):
+class LeasedRecords(StoredRecords):
     """The tasks of a store, as their workers see them."""
 
     async def leased_to(self, owner: str) -> list[TaskRecord]:
@@ -80,7 +80,7 @@ class LeasedTasks(StoredTasks):
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
             if task.state is not STARTING:  # only answers end `input_required`
-                raise TaskRefused(f"the task is {task.state}: it has begun already")
+                raise NotAccepted(f"the task is {task.state}: it has begun already")
             begun = task.moved(RUNNING, now)
             return begun if note is None else replace(begun, note=self._cut(note))
 
@@ -139,13 +139,13 @@ class LeasedTasks(StoredTasks):
     async def ask(self, lease: Lease, questions: Sequence[bytes]) -> TaskRecord | None:
         """Add questions, under new keys; the task waits for all of their answers."""
         if any(len(body) > self._limits.max_question for body in questions):
-            raise TaskRefused(f"a question exceeds the limit of {self._limits.max_question} bytes")
-        added = tuple(TaskQuestion(secrets.token_urlsafe(16), body) for body in questions)
+            raise NotAccepted(f"a question exceeds the limit of {self._limits.max_question} bytes")
+        added = tuple(OpenQuestion(secrets.token_urlsafe(16), body) for body in questions)
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
             every = task.questions + added
             if len(every) > self._limits.questions:
-                raise TaskRefused(f"a task has at most {self._limits.questions} questions at once")
+                raise NotAccepted(f"a task has at most {self._limits.questions} questions at once")
             if task.state is not INPUT_REQUIRED:
                 task = task.moved(INPUT_REQUIRED, now)
             return replace(task, questions=every, updated_at=max(task.updated_at, now))
@@ -183,7 +183,7 @@ class LeasedTasks(StoredTasks):
         if state not in FINISHED:
             raise ValueError(f"{state} is not a state of finished tasks")
         if result is not None and len(result) > self._limits.max_result:
-            raise TaskRefused(f"the result exceeds the limit of {self._limits.max_result} bytes")
+            raise NotAccepted(f"the result exceeds the limit of {self._limits.max_result} bytes")
         stored = None if result is None else await self._put(result)
 
         def job(db: sqlite3.Connection) -> tuple[TaskRecord | None, list[str]]:

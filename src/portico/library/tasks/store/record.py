@@ -75,7 +75,7 @@ def agent_principal(id: str) -> str:
     return f"{AGENT_PREFIX}{id}"
 
 
-class TaskRefused(PorticoError):
+class NotAccepted(PorticoError):
     """The store does not accept an operation: a limit is reached, or the state forbids it."""
 
 
@@ -142,7 +142,7 @@ class Lease(Struct, frozen=True):
         return now < self.until <= now + self.seconds
 
 
-class TaskQuestion(Struct, frozen=True):
+class OpenQuestion(Struct, frozen=True):
     """A question of a task to its principal."""
 
     key: str
@@ -150,7 +150,7 @@ class TaskQuestion(Struct, frozen=True):
     answer: bytes | None = None
 
 
-class TaskEvent(Struct, frozen=True):
+class RunEvent(Struct, frozen=True):
     """Something that happened while a task ran."""
 
     number: int
@@ -183,7 +183,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     is_repeatable: bool = False
     """True if another worker may take it over after it has begun."""
     is_cancel_requested: bool = False
-    questions: tuple[TaskQuestion, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     """Those whose answers the worker has not taken yet."""
     usage: dict[str, float] = {}
     is_error: bool = False
@@ -217,7 +217,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
         return self.is_finished and self.word != COMPLETED
 
     @property
-    def pending(self) -> tuple[TaskQuestion, ...]:
+    def pending(self) -> tuple[OpenQuestion, ...]:
         """The questions without an answer."""
         return tuple(question for question in self.questions if question.answer is None)
 
@@ -231,7 +231,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     def moved(self, state: TaskState, now: float) -> "TaskRecord":
         """Return the task in another state; the table must allow it."""
         if state not in TRANSITIONS[self.state]:
-            raise TaskRefused(f"the task is {self.state}: it cannot become {state}")
+            raise NotAccepted(f"the task is {self.state}: it cannot become {state}")
         return replace(self, state=state, updated_at=max(self.updated_at, now))
 
     def queued(self, now: float) -> "TaskRecord":

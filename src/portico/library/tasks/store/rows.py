@@ -9,7 +9,7 @@ from msgspec import json
 
 from portico.core.state.database_file import DatabaseFormat
 from portico.core.state.store_error import StoreError
-from portico.library.tasks.store.record import QUEUED, TaskEvent, TaskLimits, TaskRecord
+from portico.library.tasks.store.record import QUEUED, RunEvent, TaskLimits, TaskRecord
 
 DAY_S = 86400.0
 _DIGEST = 16
@@ -323,10 +323,10 @@ def add_event(db: sqlite3.Connection, id: str, at: float, text: str, kept: int) 
     db.execute("DELETE FROM events WHERE task = ? AND number <= ?", (id, number - kept))
 
 
-def events(db: sqlite3.Connection, id: str) -> list[TaskEvent]:
+def events(db: sqlite3.Connection, id: str) -> list[RunEvent]:
     """The kept events of a task, oldest first."""
     rows = db.execute("SELECT number, at, text FROM events WHERE task = ? ORDER BY number", (id,))
-    return [TaskEvent(*row) for row in rows]
+    return [RunEvent(*row) for row in rows]
 
 
 def _one(rows: sqlite3.Cursor) -> TaskRecord | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from portico.core.model.defaults import LEASE_S
 from portico.core.state.database import FileDatabase, MemoryDatabase
 from portico.library.tasks.store import rows
-from portico.library.tasks.store.leased_tasks import LeasedTasks
+from portico.library.tasks.store.leased_tasks import LeasedRecords
 from portico.library.tasks.store.record import (
     CANCELLED,
     ID_PREFIX,
@@ -25,15 +25,15 @@ from portico.library.tasks.store.record import (
     STORE_FILE,
     SYSTEM_CLOCKS,
     Clocks,
-    TaskEvent,
+    NotAccepted,
+    RunEvent,
     TaskLimits,
     TaskRecord,
-    TaskRefused,
     agent_principal,
     new_key,
 )
 from portico.library.tasks.store.stored_tasks import to_the_end
-from portico.library.tasks.store.task_watch import TaskWatch
+from portico.library.tasks.store.task_watch import ChangeWatch
 
 _MAX_ID = 64
 _MAX_SEQ = (1 << 63) - 1
@@ -46,19 +46,19 @@ REMOVAL_BATCH = 1000
 _DEFAULT_LIMITS = TaskLimits()
 
 
-class TaskPage(NamedTuple):
+class RecordPage(NamedTuple):
     """Some of a principal's tasks, newest first; and the cursor of the rest, if there is more."""
 
     tasks: list[TaskRecord]
     cursor: str | None
 
 
-class TaskStore(LeasedTasks):
+class TaskStore(LeasedRecords):
     """The tasks of one database, for clients, workers and the operator."""
 
     async def room(self, principal: str, place: str = "") -> int:
         """Return how many more tasks a principal may have in progress at a place; raises
-        TaskRefused."""
+        NotAccepted."""
         count = await self._database.read(lambda db: rows.unfinished_count(db, principal, place))
         left = self._limits.in_progress - (count or 0)
         if left <= 0:
@@ -78,7 +78,7 @@ class TaskStore(LeasedTasks):
         owner: str = "",
         lease_s: float = LEASE_S,
     ) -> TaskRecord:
-        """Store a new task, and return it; raise TaskRefused or StoreError if it is not stored.
+        """Store a new task, and return it; raise NotAccepted or StoreError if it is not stored.
         A worker that starts it now is its `owner`."""
         task = self._new(principal, kind, ttl_s)
         task = replace(task, place=place, is_repeatable=is_repeatable, follows=follows)
@@ -93,7 +93,7 @@ class TaskStore(LeasedTasks):
         if task is None or input is None:
             return None
         if not task.is_resumable:
-            raise TaskRefused(f"the task is {task.word}: only an unsuccessful one can be resumed")
+            raise NotAccepted(f"the task is {task.word}: only an unsuccessful one can be resumed")
         # The same key lets a server recognise work that it did before the interruption.
         fresh = replace(
             self._new(principal, task.kind, task.ttl_s),
@@ -158,7 +158,7 @@ class TaskStore(LeasedTasks):
 
     async def page(
         self, principal: str, count: int = 100, cursor: str | None = None
-    ) -> TaskPage | None:
+    ) -> RecordPage | None:
         """Return a principal's tasks, newest first; None if the cursor is not valid."""
         before = _MAX_SEQ if cursor is None else _seq(cursor)
         if before is None:
@@ -173,7 +173,7 @@ class TaskStore(LeasedTasks):
             await self._recover(self._is_left)
             found = await self._database.read(job) or []
         tasks = [task for _, task in found[:count]]
-        return TaskPage(tasks, str(found[count - 1][0]) if len(found) > count else None)
+        return RecordPage(tasks, str(found[count - 1][0]) if len(found) > count else None)
 
     async def input(self, task: TaskRecord) -> bytes | None:
         """Return a task's input; None if the task was removed."""
@@ -184,7 +184,7 @@ class TaskStore(LeasedTasks):
         known = self._watches.take_result(task.id)
         return known if known is not None else await self._payload(task, "result")
 
-    async def events(self, task: TaskRecord) -> list[TaskEvent]:
+    async def events(self, task: TaskRecord) -> list[RunEvent]:
         """Return a task's latest events, oldest first."""
         return await self._database.read(lambda db: rows.events(db, task.id)) or []
 
@@ -192,12 +192,12 @@ class TaskStore(LeasedTasks):
         self, principal: str, id: str, answers: Mapping[str, bytes]
     ) -> TaskRecord | None:
         """Store answers to some of a task's questions; unknown and answered keys are ignored.
-        Raises TaskRefused."""
+        Raises NotAccepted."""
         longest = self._limits.max_question
 
         def change(task: TaskRecord, now: float) -> TaskRecord:
             if any(len(answers.get(question.key, b"")) > longest for question in task.pending):
-                raise TaskRefused(f"an answer exceeds the limit of {longest} bytes; send less")
+                raise NotAccepted(f"an answer exceeds the limit of {longest} bytes; send less")
             questions = tuple(
                 replace(question, answer=answers[question.key])
                 if question.answer is None and question.key in answers
@@ -224,7 +224,7 @@ class TaskStore(LeasedTasks):
 
         return await self._change(lambda db: self._visible(db, principal, id), change)
 
-    def watch(self, id: str) -> AbstractContextManager[TaskWatch]:
+    def watch(self, id: str) -> AbstractContextManager[ChangeWatch]:
         """Listen to the changes that this process makes to a task."""
         return self._watches.watch(id)
 
@@ -372,7 +372,7 @@ class TaskStore(LeasedTasks):
     async def _add(self, task: TaskRecord, input: bytes) -> TaskRecord:
         limits = self._limits
         if len(input) > limits.max_input:
-            raise TaskRefused(f"the input exceeds the limit of {limits.max_input} bytes")
+            raise NotAccepted(f"the input exceeds the limit of {limits.max_input} bytes")
 
         def check(db: sqlite3.Connection) -> None:
             if rows.unfinished_count(db, task.principal, task.place) >= limits.in_progress:
@@ -391,7 +391,7 @@ class TaskStore(LeasedTasks):
         stored = await self._put(input)
         try:
             added = await self._database.write(job)
-        except TaskRefused:
+        except NotAccepted:
             await self._remove(stored)
             raise
         if added is not task:
@@ -431,10 +431,10 @@ def tasks_in_folder(
     return TaskStore(FileDatabase(path, rows.FORMAT), path, limits, clocks)
 
 
-def _too_many(limits: TaskLimits, place: str) -> TaskRefused:
+def _too_many(limits: TaskLimits, place: str) -> NotAccepted:
     count, name = limits.in_progress, place.partition("@")[0]
     most = f"{count} for {name}" if name else str(count)
-    return TaskRefused(f"task limit reached ({most}); wait for one to finish or cancel one")
+    return NotAccepted(f"task limit reached ({most}); wait for one to finish or cancel one")
 
 
 def _known(id: str) -> str:

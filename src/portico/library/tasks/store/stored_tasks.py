@@ -27,7 +27,7 @@ from portico.library.tasks.store.record import (
     TaskLimits,
     TaskRecord,
 )
-from portico.library.tasks.store.task_watch import TaskWatches
+from portico.library.tasks.store.task_watch import ChangeWatches
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -132,7 +132,7 @@ class SettingAside:
             self.report(str(damaged))
 
 
-S = TypeVar("S", bound="StoredTasks")
+S = TypeVar("S", bound="StoredRecords")
 _Change = Callable[[TaskRecord, float], TaskRecord]
 
 
@@ -150,7 +150,7 @@ def to_the_end(
     return wraps(method)(shielded)
 
 
-class StoredTasks:
+class StoredRecords:
     """The tasks of one database, and what all operations on them share."""
 
     def __init__(
@@ -162,7 +162,7 @@ class StoredTasks:
         self._limits = limits
         self._clocks = clocks
         self._locks = WorkerLocks(None if path is None else f"{path}.workers")
-        self._watches = TaskWatches()
+        self._watches = ChangeWatches()
         self._started_at: float | None = clocks.wall()
         """The time of the start, until the clock was compared with the store."""
         self._offset = clocks.offset()

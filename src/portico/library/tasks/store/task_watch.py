@@ -13,7 +13,7 @@ _RESULTS, _RESULT_SIZE = 16, 1 << 16
 """Results that are kept for their listeners, and the size of the largest."""
 
 
-class TaskWatch:
+class ChangeWatch:
     """The changes of one task, for one listener."""
 
     def __init__(self) -> None:
@@ -33,17 +33,17 @@ class TaskWatch:
         return self._changes.popleft()
 
 
-class TaskWatches:
+class ChangeWatches:
     """All listeners of this process, by the id of their task."""
 
     def __init__(self) -> None:
-        self._watches: defaultdict[str, set[TaskWatch]] = defaultdict(set)
+        self._watches: defaultdict[str, set[ChangeWatch]] = defaultdict(set)
         self._results: OrderedDict[str, bytes] = OrderedDict()
 
     @contextmanager
-    def watch(self, id: str) -> Iterator[TaskWatch]:
+    def watch(self, id: str) -> Iterator[ChangeWatch]:
         """Listen to a task; the caller checks that the task is its own."""
-        watch = TaskWatch()
+        watch = ChangeWatch()
         self._watches[id].add(watch)
         try:
             yield watch

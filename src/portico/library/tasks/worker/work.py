@@ -27,7 +27,7 @@ _PROGRESS_S = 1.0
 """The shortest time between two stored status messages of one task."""
 
 
-class TaskOutcome(Struct, frozen=True):
+class RunOutcome(Struct, frozen=True):
     """The end of a task: its state, and its result or error."""
 
     state: TaskState = COMPLETED
@@ -38,16 +38,16 @@ class TaskOutcome(Struct, frozen=True):
     """True if the result is that of a tool that failed."""
 
 
-ORPHANED = TaskOutcome(CANCELLED, message="cancelled: the task whose agent started it has ended")
+ORPHANED = RunOutcome(CANCELLED, message="cancelled: the task whose agent started it has ended")
 """The outcome of work that only an agent needed, which has ended."""
 
 
-def failed_outcome(message: str, data: Mapping[str, Any] | None = None) -> TaskOutcome:
+def failed_outcome(message: str, data: Mapping[str, Any] | None = None) -> RunOutcome:
     """Return the outcome of a task that failed with an error of ours."""
     error: dict[str, Any] = {"code": INTERNAL_ERROR, "message": message}
     if data is not None:
         error["data"] = data
-    return TaskOutcome(FAILED, msgspec.json.encode({"error": error}), message)
+    return RunOutcome(FAILED, msgspec.json.encode({"error": error}), message)
 
 
 class LeaseLost(PorticoError):
@@ -63,7 +63,7 @@ class Work:
         """The task as it was last seen."""
         self.input = input
         self.lease: Lease = task.lease
-        self.running: asyncio.Future[TaskOutcome] | None = None
+        self.running: asyncio.Future[RunOutcome] | None = None
         """The runner; None until the beginning is recorded."""
         self.has_begun = task.state is not STARTING
         """True once the beginning is recorded: from then on only repeatable work may move."""
@@ -134,7 +134,7 @@ class Work:
             sending.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def ask(self, questions: Sequence[bytes]) -> list[bytes]:
-        """Park questions, and wait for all answers, in order; raises LeaseLost, and TaskRefused for
+        """Park questions, and wait for all answers, in order; raises LeaseLost, and NotAccepted for
         one that is too large. Those beyond the limit wait until others are answered."""
         most = self._store.limits.questions
         answers: list[bytes] = []
@@ -218,7 +218,7 @@ class Runner(Protocol):
     begins_itself: bool
     """True if it calls `work.begin` when it begins: until then another worker may take over."""
 
-    async def run(self, work: Work) -> TaskOutcome:
+    async def run(self, work: Work) -> RunOutcome:
         """Do the work, and return its outcome. It is cancelled if the task is, or if this process
         must end; then it stops its work and lets the cancellation pass."""
         ...

@@ -19,11 +19,11 @@ from portico.library.tasks.store.record import (
     INTERRUPTED,
     QUEUED,
     Lease,
+    NotAccepted,
     TaskRecord,
-    TaskRefused,
 )
 from portico.library.tasks.worker.run_limits import RunLimits
-from portico.library.tasks.worker.work import LeaseLost, Runner, TaskOutcome, Work, failed_outcome
+from portico.library.tasks.worker.work import LeaseLost, Runner, RunOutcome, Work, failed_outcome
 
 if TYPE_CHECKING:
     from portico.library.tasks.store.store import TaskStore
@@ -38,7 +38,7 @@ _STOPPED = "interrupted: the process that ran the task was stopped before the ta
 _MAX_ROOMS = 1000
 """The principals and places whose room is kept in memory; others are looked up."""
 _ENDED = "interrupted: the call of the task was cancelled before it ended"
-Run = Callable[[Work], Awaitable[TaskOutcome]]
+Run = Callable[[Work], Awaitable[RunOutcome]]
 Report = Callable[[str], None]
 Observe = Callable[[TaskRecord], None]
 
@@ -135,7 +135,7 @@ class TaskWorker:
         self._woken.set()
 
     async def check_room(self, principal: str, place: str = "") -> None:
-        """Raise TaskRefused if a principal has as many unfinished tasks at a place as it may have:
+        """Raise NotAccepted if a principal has as many unfinished tasks at a place as it may have:
         work that cannot become a task is better not begun."""
         if self._room[principal, place] > 0:
             return
@@ -159,7 +159,7 @@ class TaskWorker:
         place: str = "",
         follows: str = "",
     ) -> TaskRecord:
-        """Store a task that this process, or another one, runs; raises TaskRefused, StoreError."""
+        """Store a task that this process, or another one, runs; raises NotAccepted, StoreError."""
         # If it may run now, and nothing waits before it, it does not wait in the queue.
         is_ours = self._has_looked and not self._has_queued and self._limits.has_room(kind, place)
         with self._limits.reserved(kind, place) if is_ours else contextlib.nullcontext():
@@ -198,7 +198,7 @@ class TaskWorker:
         `is_repeatable`, it is as repeatable as its kind."""
         repeats = self._runners[kind].is_repeatable if is_repeatable is None else is_repeatable
         if self._is_closing and not repeats:
-            raise TaskRefused("the work cannot become a task: its process is stopping")
+            raise NotAccepted("the work cannot become a task: its process is stopping")
         task = await self.store.adopt(
             principal,
             kind,
@@ -351,12 +351,12 @@ class TaskWorker:
                 return
             work = Work(self.store, begun, input)
             if begun.is_cancel_requested:
-                await self._store_outcome(work, TaskOutcome(CANCELLED, message="cancelled"))
+                await self._store_outcome(work, RunOutcome(CANCELLED, message="cancelled"))
             elif self._is_closing:  # nothing has happened yet
                 await self.store.release(task.lease)
             else:
                 self._start(work, self._runners[task.kind].run)
-        except (StoreError, TaskRefused) as error:
+        except (StoreError, NotAccepted) as error:
             # Its lease expires, and another attempt follows.
             self._report(f"task {task.id} was not started: {error}")
         finally:
@@ -368,7 +368,7 @@ class TaskWorker:
         work.running = asyncio.ensure_future(run(work))
         self._background.start(self._run(work, work.running))
 
-    async def _run(self, work: Work, running: "asyncio.Future[TaskOutcome]") -> None:
+    async def _run(self, work: Work, running: "asyncio.Future[RunOutcome]") -> None:
         """Wait for the end of a task, and store its outcome."""
         watching = asyncio.ensure_future(self._watch(work))
         try:
@@ -391,28 +391,28 @@ class TaskWorker:
             self._woken.set()
         self._tell_idle()
 
-    def _outcome(self, work: Work, running: "asyncio.Future[TaskOutcome]") -> TaskOutcome | None:
+    def _outcome(self, work: Work, running: "asyncio.Future[RunOutcome]") -> RunOutcome | None:
         """Return how a task ended; None if it is not ours to finish."""
         if running.cancelled():
             if work.is_lost:
                 return None
             if work.is_cancelled:
-                return TaskOutcome(CANCELLED, message="cancelled")
+                return RunOutcome(CANCELLED, message="cancelled")
             if self._is_closing and work.is_movable:
                 return None
-            return TaskOutcome(INTERRUPTED, message=_STOPPED if self._is_closing else _ENDED)
+            return RunOutcome(INTERRUPTED, message=_STOPPED if self._is_closing else _ENDED)
         error = running.exception()
         if error is None:
             return running.result()
         if isinstance(error, LeaseLost):
             work.is_lost = True
             return None
-        if isinstance(error, TaskRefused | StoreError):  # such as a question that is too large
+        if isinstance(error, NotAccepted | StoreError):  # such as a question that is too large
             return failed_outcome(str(error))
         self._report(f"task {work.id} failed: {type(error).__name__}: {error}")
         return failed_outcome(f"internal error: {type(error).__name__}")
 
-    async def _store_outcome(self, work: Work, outcome: TaskOutcome) -> None:
+    async def _store_outcome(self, work: Work, outcome: RunOutcome) -> None:
         """Store an outcome, however long the disk is full."""
         is_reported = False
         while True:
@@ -425,7 +425,7 @@ class TaskWorker:
                     outcome.usage,
                     is_error=outcome.is_error,
                 )
-            except TaskRefused as error:
+            except NotAccepted as error:
                 outcome = failed_outcome(str(error))
             except StoreError as error:
                 if not is_reported:
