@@ -28,7 +28,7 @@ ANYONE = "anyone"
 
 
 def is_waiting(progress: Any) -> bool:
-    """True if the progress is that of waiting, which says nothing as a number."""
+    """True if this is the progress of waiting, whose number means nothing to a person."""
     return isinstance(progress, float) and 0 < progress < _MAX_WAITED
 
 

@@ -1,4 +1,4 @@
-"""The defaults that more than one part of Portico needs; all others stand where they are used.
+"""The defaults that several parts of Portico share; each other one is in the module that uses it.
 
 The limits of HTTP are in `http_limits.py` (edge) and `server_limits.py` (connections).
 """

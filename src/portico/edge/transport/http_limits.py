@@ -1,6 +1,6 @@
 """The limits of the HTTP transport, and the load that they apply to.
 
-Those of connections are in `core/http1/server_limits.py`.
+The limits of connections are in `core/http1/server_limits.py`.
 """
 
 import asyncio
