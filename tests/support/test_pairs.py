@@ -20,3 +20,9 @@ def test_every_pair_of_values_is_there(sizes: tuple[int, ...]) -> None:
 def test_two_parameters_and_the_soak_keep_every_combination() -> None:
     assert pairs("ab", "cd", all=False) == [("a", "c"), ("a", "d"), ("b", "c"), ("b", "d")]
     assert len(pairs("ab", "cd", "ef", all=True)) == 8
+
+
+def test_two_values_do_not_always_come_with_the_same_third() -> None:
+    chosen = pairs("abcd", "xy", "xy", all=False)
+    assert [first for first, one, other in chosen if one == other] == ["a", "a", "c", "c"]
+    assert [first for first, one, other in chosen if one != other] == ["b", "b", "d", "d"]
