@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,49 +9,27 @@ import pytest
 from tests.agents.delegation.delegations import Crew, Person, acp, data, delegate, over_http, words
 from tests.examples.served import example
 from tests.serve.gateway import Gateway
-from tests.support.running import APPROVING, http_server, portico_run
-from tests.support.shared import ROOT
-from tests.tasks_protocol.doors import ANSWERS, DOORS, ERAS, Doors
-from tests.tasks_protocol.follower import ABLE, ACCEPT, Follower, FollowingPipes, FollowingWeb
+from tests.support.running import APPROVING
+from tests.tasks_protocol.doors import ERAS, LIBRARY_WAYS, LibraryDoors
+from tests.tasks_protocol.doors import WAYS as DOOR_WAYS
+from tests.tasks_protocol.follower import ABLE, ACCEPT, Follower, FollowingWeb
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("approve")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("approve")]
 
-RIG = ROOT / "tests" / "rigs" / "tasks_server.py"
-LIBRARY = ("run", "run-stdio")
-WAYS = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
-WAYS += [(door, client, "") for door in LIBRARY for client in ERAS]
+WAYS = [*DOOR_WAYS, *LIBRARY_WAYS]
 EACH_WAY = pytest.mark.parametrize("client", WAYS, indirect=True, ids="-".join)
 
 
-class ApprovingDoors(Doors):
-    """All ways to a server behind the example, and a server of the library."""
-
-    def library(self, door: str, era: str) -> Follower:
-        """A client of a library server."""
-        more: dict[str, Any] = {"answers": ANSWERS, "modern": era == "modern"}
-        client: Follower
-        if door == "run":
-            server = self.stack.enter_context(http_server(RIG, by=APPROVING))
-            client = self.stack.enter_context(FollowingWeb(server.port, **more))
-        else:
-            words = portico_run(RIG, by=APPROVING)
-            client = self.stack.enter_context(FollowingPipes(Path(), words=words, **more))
-        if era == "legacy":
-            client.hello(ABLE)
-        return client
-
-
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovingDoors]:
-    with ApprovingDoors(tmp_path_factory.mktemp("approve"), APPROVING) as ready:
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryDoors]:
+    with LibraryDoors(tmp_path_factory.mktemp("approve"), APPROVING) as ready:
         yield ready
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, doors: ApprovingDoors) -> Iterator[Follower]:
+def client(request: pytest.FixtureRequest, doors: LibraryDoors) -> Iterator[Follower]:
     """A client of each way."""
-    door, era, server = request.param
-    found = doors.library(door, era) if door in LIBRARY else doors.client(door, era, server)
+    found = doors.client(*request.param)
     yield found
     assert found.oracle.problems == []
 
@@ -104,13 +81,10 @@ def test_an_approval_comes_before_the_questions_of_the_server(client: Follower) 
     assert [one.rpartition(" ")[2] for one in asked[1:]] == ["First?", "Second?"]
 
 
-def visitor(doors: ApprovingDoors, way: tuple[str, str, str], answer: Any, able: Any) -> Follower:
+def visitor(doors: LibraryDoors, way: tuple[str, str, str], answer: Any, able: Any) -> Follower:
     """A new client over HTTP with these answers and capabilities."""
     door, era, server = way
-    if door == "run":
-        port = doors.stack.enter_context(http_server(RIG, by=APPROVING)).port
-    else:
-        port = doors.port(door, server)
+    port = doors.port(door, server)
     path = f"/servers/{server}/mcp" if door == "server" else "/mcp"
     answers = {"elicitation/create": answer}
     made = FollowingWeb(port, path, answers=answers, modern=era == "modern")
@@ -126,7 +100,7 @@ EACH_WEB = pytest.mark.parametrize("way", [way for way in WAYS if "-" not in way
 
 
 @EACH_WEB
-def test_a_client_that_cannot_ask_is_refused(doors: ApprovingDoors, way: Any) -> None:
+def test_a_client_that_cannot_ask_is_refused(doors: LibraryDoors, way: Any) -> None:
     client = visitor(doors, way, ACCEPT, {})
     answer, asked = answered(client, "greet", name="Ana")
     assert "requires the elicitation capability" in json.dumps(answer)
@@ -136,7 +110,7 @@ def test_a_client_that_cannot_ask_is_refused(doors: ApprovingDoors, way: Any) ->
 @EACH_WEB
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_call_that_a_person_declines_is_not_made(
-    doors: ApprovingDoors, way: Any, action: str
+    doors: LibraryDoors, way: Any, action: str
 ) -> None:
     client = visitor(doors, way, {"action": action}, ABLE)
     answer, asked = answered(client, "greet", {"action": action}, name="Ana")
@@ -144,7 +118,7 @@ def test_a_call_that_a_person_declines_is_not_made(
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("client", WAYS[-4:], indirect=True, ids="-".join)
+@pytest.mark.parametrize("client", LIBRARY_WAYS, indirect=True, ids="-".join)
 def test_in_a_task_the_approval_waits(client: Follower) -> None:
     id = client.begin("slow_compute", seconds=0, label="x")
     if client.modern:

@@ -15,7 +15,7 @@ def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
         yield ready
 
 
-@pytest.fixture(params=WAYS, ids="-".join)
+@pytest.fixture(params=[pytest.param(way, marks=pytest.mark.soak) for way in WAYS], ids="-".join)
 def client(request: pytest.FixtureRequest, doors: Doors) -> Iterator[Follower]:
     """A client of each way; whatever it receives is valid by its schema."""
     client = doors.client(*request.param)

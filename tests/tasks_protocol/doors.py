@@ -3,25 +3,31 @@
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from tests.serve.gateway import Gateway, command, serve_command, written
-from tests.support.running import PLAIN
+from tests.support.pairs import pairs
+from tests.support.running import PLAIN, HttpServer, http_server, portico_run
 from tests.support.shared import ROOT
 from tests.tasks_protocol.follower import ABLE, ACCEPT, Follower, FollowingPipes, FollowingWeb
 from tests.wrap.faults import Wrap
 
 ERAS = ("legacy", "modern")
 DOORS = ("wrap", "wrap-stdio", "server", "merged", "executed", "merged-stdio", "executed-stdio")
-WAYS = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
+WAYS = pairs(DOORS, ERAS, ERAS)
 """Door, the client's era, and the server's."""
+LIBRARY = ("run", "run-stdio")
+LIBRARY_WAYS = [(door, client, "") for door in LIBRARY for client in ERAS]
+"""Ways to a server of the library, which speaks both eras."""
+TASKS_SERVER = ROOT / "tests" / "rigs" / "tasks_server.py"
 ANSWERS = {"elicitation/create": ACCEPT}
 
 
 def tasks_server() -> list[str]:
     """The command line of the server with a tool for every outcome."""
-    return [sys.executable, str(ROOT / "tests" / "rigs" / "tasks_server.py")]
+    return [sys.executable, str(TASKS_SERVER)]
 
 
 class Doors:
@@ -47,12 +53,14 @@ class Doors:
 
     def client(self, door: str, client: str, server: str) -> Follower:
         """A connected client."""
-        key = (door, client, "" if "merged" in door or "executed" in door else server)
+        merged = door.replace("executed", "merged")  # another way to call, on the same connection
+        key = (merged, client, "" if merged.startswith("merged") else server)
         found = self._clients.get(key)
         if found is None:
             found = self._clients[key] = self._connect(*key[:2], server)
         if not key[2]:
             found.prefix = f"{server}__"
+            found.executes = door.startswith("executed")
         return found
 
     def _connect(self, door: str, era: str, server: str) -> Follower:
@@ -68,7 +76,6 @@ class Doors:
         else:
             return self.stack.enter_context(self.visitor(door, era, server))
         self.stack.enter_context(client)
-        client.executes = door.startswith("executed")
         if era == "legacy":
             client.hello(ABLE)
         return client
@@ -115,3 +122,38 @@ class Doors:
     def serve(self, home: Path) -> list[str]:
         """The command line of the gateway over stdio."""
         return serve_command(home, self.config(), by=self._by)
+
+
+class LibraryDoors(Doors):
+    """All ways to a server behind a link, and to a server of the library behind it."""
+
+    def client(self, door: str, client: str, server: str) -> Follower:
+        if door not in LIBRARY:
+            return super().client(door, client, server)
+        found = self._library.get((door, client))
+        if found is None:
+            found = self._library[door, client] = self._of_library(door, client)
+        return found
+
+    @cached_property
+    def _library(self) -> dict[tuple[str, str], Follower]:
+        return {}
+
+    def _of_library(self, door: str, era: str) -> Follower:
+        more: dict[str, Any] = {"answers": ANSWERS, "modern": era == "modern"}
+        client: FollowingWeb | FollowingPipes
+        if door == "run":
+            client = FollowingWeb(self.port(door, ""), **more)
+        else:
+            client = FollowingPipes(Path(), words=portico_run(TASKS_SERVER, by=self._by), **more)
+        self.stack.enter_context(client)
+        if era == "legacy":
+            client.hello(ABLE)
+        return client
+
+    def port(self, door: str, server: str) -> int:
+        return self._served.port if door == "run" else super().port(door, server)
+
+    @cached_property
+    def _served(self) -> HttpServer:
+        return self.stack.enter_context(http_server(TASKS_SERVER, by=self._by))

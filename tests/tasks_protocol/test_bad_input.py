@@ -8,13 +8,17 @@ import pytest
 
 from tests.rigs.running import everything
 from tests.serve.gateway import Gateway, command, written
-from tests.tasks_protocol.doors import ERAS, WAYS, Doors, tasks_server
+from tests.support.pairs import pairs
+from tests.tasks_protocol.doors import ERAS, Doors, tasks_server
 from tests.tasks_protocol.follower import ABLE, Follower, FollowingWeb
 from tests.wrap.faults import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-bad-input")]
 
-FEW = [way for way in WAYS if way[0] in ("wrap", "server", "executed")]
+FEW = [
+    pytest.param(way, marks=pytest.mark.soak)
+    for way in pairs(("wrap", "server", "executed"), ERAS, ERAS)
+]
 few = pytest.mark.parametrize("client", FEW, indirect=True, ids="-".join)
 METHODS = {
     "legacy": ("tasks/get", "tasks/result", "tasks/cancel"),

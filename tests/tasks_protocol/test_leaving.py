@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.serve.gateway import command, serve_command, written
+from tests.support.pairs import pairs
 from tests.tasks_protocol.doors import ANSWERS, ERAS, Doors, tasks_server
 from tests.tasks_protocol.follower import ABLE, ACCEPT, FollowingPipes
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-leaving")]
 
 
-@pytest.mark.parametrize("server", ERAS)
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("door", ["wrap", "server", "merged"])
+@pytest.mark.soak
+@pytest.mark.parametrize(("door", "era", "server"), pairs(["wrap", "server", "merged"], ERAS, ERAS))
 def test_a_client_over_http_finds_its_tasks_when_it_returns(
     doors: Doors, door: str, era: str, server: str
 ) -> None:

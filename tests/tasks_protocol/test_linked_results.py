@@ -3,57 +3,34 @@ task leaves, it has passed the link."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.running import REDACTING, http_server, portico_run
-from tests.support.shared import ROOT
-from tests.tasks_protocol.doors import ANSWERS, DOORS, ERAS, Doors
-from tests.tasks_protocol.follower import ABLE, Follower, FollowingPipes, FollowingWeb
+from tests.support.running import REDACTING
+from tests.tasks_protocol.doors import ERAS, LIBRARY_WAYS, LibraryDoors
+from tests.tasks_protocol.doors import WAYS as DOOR_WAYS
+from tests.tasks_protocol.follower import Follower
 from tests.tasks_protocol.test_task_notifications import listen, states
 from tests.wrap.faults import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("linked-results")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("linked-results")]
 
 SECRET = "ana@example.com"
 CLEAN = "computed [e-mail] in 0.0 s"
-RIG = ROOT / "tests" / "rigs" / "tasks_server.py"
-LIBRARY = ("run", "run-stdio")
-WAYS = [(door, client, server) for door in DOORS for client in ERAS for server in ERAS]
-WAYS += [(door, client, "") for door in LIBRARY for client in ERAS]
-
-
-class LinkedDoors(Doors):
-    """All ways to a server behind a link, and a server of the library."""
-
-    def library(self, door: str, era: str) -> Follower:
-        """A client of a library server."""
-        more: dict[str, Any] = {"answers": ANSWERS, "modern": era == "modern"}
-        client: Follower
-        if door == "run":
-            server = self.stack.enter_context(http_server(RIG, by=REDACTING))
-            client = self.stack.enter_context(FollowingWeb(server.port, **more))
-        else:
-            words = portico_run(RIG, by=REDACTING)
-            client = self.stack.enter_context(FollowingPipes(Path(), words=words, **more))
-        if era == "legacy":
-            client.hello(ABLE)
-        return client
+WAYS = [*DOOR_WAYS, *LIBRARY_WAYS]
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LinkedDoors]:
-    with LinkedDoors(tmp_path_factory.mktemp("linked"), REDACTING) as ready:
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryDoors]:
+    with LibraryDoors(tmp_path_factory.mktemp("linked"), REDACTING) as ready:
         yield ready
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
-def client(request: pytest.FixtureRequest, doors: LinkedDoors) -> Iterator[Follower]:
+def client(request: pytest.FixtureRequest, doors: LibraryDoors) -> Iterator[Follower]:
     """A client of each way."""
-    door, era, server = request.param
-    found = doors.library(door, era) if door in LIBRARY else doors.client(door, era, server)
+    found = doors.client(*request.param)
     yield found
     assert found.oracle.problems == []
 
@@ -85,7 +62,7 @@ def test_a_listener_gets_what_the_link_returned(client: Follower) -> None:
     assert seen()[-1]["result"]["content"][0]["text"] == "computed [e-mail] in 0.5 s"
 
 
-def test_wrap_follows_the_tasks_of_its_server_itself(doors: LinkedDoors) -> None:
+def test_wrap_follows_the_tasks_of_its_server_itself(doors: LibraryDoors) -> None:
     for era in ERAS:
         client = doors.client("wrap-stdio", era, era)
         assert client.begin("slow_compute", seconds=0).startswith("ptk_")
