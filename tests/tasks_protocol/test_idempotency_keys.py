@@ -13,6 +13,7 @@ from portico.library.tasks.mcp.task_call import stored_call, with_key
 from portico.library.tasks.mcp.task_host import TaskHost
 from portico.library.tasks.store.store import tasks_in_memory
 from portico.library.tasks.worker.worker import TaskWorker
+from tests.support.pairs import pairs
 from tests.support.task_runners import ME, seen
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.follower import ABLE
@@ -21,11 +22,14 @@ from tests.wrap.faults import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-keys")]
 
+BUDGETS: list[dict[str, float]] = [{}, {"sync_budget_s": 600}]
+"""Of a server whose calls are never promoted, and of one whose calls may be."""
 
-@pytest.mark.parametrize("server", ERAS)
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("budget", [{}, {"sync_budget_s": 600}], ids=["plain", "promotable"])
-@pytest.mark.parametrize("executes", [False, True])
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("server", "era", "budget", "executes"), pairs(ERAS, ERAS, BUDGETS, [False, True]), ids=str
+)
 def test_the_key_of_a_servers_own_task_travels_with_its_call_and_when_it_is_resumed(
     tmp_path: Path, era: str, server: str, budget: dict[str, float], executes: bool
 ) -> None:

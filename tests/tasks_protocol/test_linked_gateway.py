@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.serve.gateway import Gateway, command, serve_command, written
+from tests.support.pairs import pairs
 from tests.support.running import REDACTING, WAIT_S
 from tests.support.shared import ROOT
 from tests.tasks_protocol.doors import ERAS
@@ -77,8 +78,8 @@ def text(answer: dict[str, Any]) -> str:
     return "\n".join(block["text"] for block in answer["result"]["content"])
 
 
-@EACH
-@pytest.mark.parametrize("tool", ["lookup", "plain"])
+@pytest.mark.soak
+@pytest.mark.parametrize(("era", "kind", "tool"), pairs(ERAS, KINDS, ["lookup", "plain"]))
 def test_a_promoted_call_passes_the_link_before_it_is_stored(
     gateway: Gateway, book: Book, tmp_path: Path, era: str, kind: str, tool: str
 ) -> None:
@@ -171,7 +172,8 @@ def behind(book: Book, link: str, over: str, era: str) -> Iterator[Follower]:
         assert window.oracle.problems == []
 
 
-OVER = pytest.mark.parametrize("over", ["http", "stdio"])
+FRONTS = ("http", "stdio")
+OVER = pytest.mark.parametrize("over", FRONTS)
 
 
 @OVER
@@ -198,8 +200,8 @@ def test_the_tasks_of_a_tool_that_a_link_hides_are_not_readable(
     assert SECRET in book.command("tasks", "wait", id)
 
 
-@OVER
-@EACH
+@pytest.mark.soak
+@pytest.mark.parametrize(("over", "era", "kind"), pairs(FRONTS, ERAS, KINDS))
 def test_a_link_that_refuses_a_resumed_call_ends_its_task(
     tmp_path: Path, era: str, kind: str, over: str
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.serve.gateway import Gateway, serve_command
+from tests.support.pairs import pairs
 from tests.support.running import REDACTING
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.follower import ABLE, Follower, FollowingPipes, FollowingWeb
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refused-calls")]
 
 HIDES_LOOKUP = (REDACTING[0], "hides-lookup")
 DOORS = ("/mcp", "/servers/child/mcp", "stdio")
-REFUSED = [(door, tool) for door in DOORS for tool in ("lookup", "denied", "absent")]
+REFUSED = ("lookup", "denied", "absent")
 WRONG: list[dict[str, str]] = [
     {"mcp-param-place": "here"},
     {"mcp-param-place": "=?base64?%%%?="},
@@ -59,8 +60,8 @@ def stored(book: Book) -> str:
     return book.command("tasks", "list", "--json")
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(("door", "tool"), REFUSED)
+@pytest.mark.soak
+@pytest.mark.parametrize(("door", "tool", "era"), pairs(DOORS, REFUSED, ERAS))
 def test_a_tool_that_is_hidden_denied_or_unknown_never_becomes_a_task(
     book: Book, gateway: Gateway, door: str, era: str, tool: str
 ) -> None:

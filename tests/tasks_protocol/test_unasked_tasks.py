@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.pairs import pairs
 from tests.tasks_protocol.doors import ERAS
 from tests.tasks_protocol.follower import Follower, FollowingWeb
 from tests.tasks_protocol.gated import Gated
@@ -28,9 +29,10 @@ def saw_no_id_of_the_server(client: Follower) -> bool:
     return not any(b"task-0" in raw for raw in (*client.told, *client.answers.values()))
 
 
-@pytest.mark.parametrize("able", [SILENT, {"elicitation": {}}], ids=["silent", "asked"])
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("server", ERAS)
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("able", "era", "server"), pairs([SILENT, {"elicitation": {}}], ERAS, ERAS), ids=str
+)
 def test_the_client_gets_the_result_of_the_task(
     tmp_path: Path, server: str, era: str, able: dict[str, Any]
 ) -> None:
