@@ -14,7 +14,8 @@ import pytest
 
 from tests.rigs.running import tasks
 from tests.serve.gateway import Gateway, command, written
-from tests.support.running import REDACTING, WAIT_S, http_server
+from tests.support.pairs import pairs
+from tests.support.running import REDACTING, WAIT_S, HttpServer, http_server
 from tests.support.shared import ROOT
 from tests.tasks_protocol.doors import ANSWERS, ERAS, tasks_server
 from tests.tasks_protocol.follower import ABLE, ACCEPT, FollowingWeb
@@ -22,6 +23,33 @@ from tests.tasks_protocol.gated import Gated
 from tests.wrap.faults import portico_command, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-faulty-servers")]
+
+RIG = ROOT / "tests" / "rigs" / "tasks_server.py"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway before a server of each era for each fault."""
+    folder = tmp_path_factory.mktemp("faulty")
+    servers = {"mute": command(tasks("modern"), era="modern", may_ask=False)}
+    for era in ERAS:
+        servers |= {
+            f"endless-{era}": command(tasks(era), era=era),
+            f"forgetful-{era}": command(tasks(era), era=era, sharing="shared"),
+            f"idle-{era}": command(tasks_server(), era=era, timeouts={"idle": 0.3}),
+            f"four-{era}": command(tasks_server(), era=era, instances=4),
+            f"own-{era}": command(tasks_server(), era=era, sharing="per-client"),
+        }
+    config = written(folder / "portico.toml", servers, gateway={"expose": "all"})
+    with Gateway(folder / "home", config) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[HttpServer]:
+    """A server at a URL, which goes on when a gateway ends."""
+    with http_server(RIG) as running:
+        yield running
 
 
 @contextmanager
@@ -42,78 +70,62 @@ def config(folder: Path, entry: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize("server", ERAS)
 def test_a_task_that_its_server_never_finishes_fails_when_its_time_has_passed(
-    tmp_path: Path, server: str
+    gateway: Gateway, server: str
 ) -> None:
-    entry = command(tasks(server), era=server)
-    with (
-        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
-        connected(gateway, "modern") as client,
-    ):
+    name = f"endless-{server}"
+    with connected(gateway, "modern", f"{name}__") as client:
         id = client.begin("work", ms=600_000, keep=1_000)
         outcome = client.outcome(id)
         assert outcome["status"] == "failed"
-        assert "rig did not finish the task within its ttl of 1 s" in outcome["error"]["message"]
-        assert outcome["error"]["data"] == {"kind": "timeout", "server": "rig"}
+        reason = f"{name} did not finish the task within its ttl of 1 s"
+        assert reason in outcome["error"]["message"]
+        assert outcome["error"]["data"] == {"kind": "timeout", "server": name}
         assert client.task(id)["error"] == outcome["error"]
 
 
 def test_the_task_of_a_server_that_may_not_ask_fails_with_its_first_question(
-    tmp_path: Path,
+    gateway: Gateway,
 ) -> None:
-    entry = command(tasks("modern"), era="modern", may_ask=False)
-    with (
-        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
-        connected(gateway, "modern") as client,
-    ):
+    with connected(gateway, "modern", "mute__") as client:
         outcome = client.outcome(client.called("work", asks=True)["result"]["taskId"])
         assert outcome["status"] == "failed"
-        assert "rig may not ask clients" in outcome["error"]["message"]
-        assert outcome["error"]["data"] == {"kind": "question", "server": "rig"}
+        assert "mute may not ask clients" in outcome["error"]["message"]
+        assert outcome["error"]["data"] == {"kind": "question", "server": "mute"}
 
 
 @pytest.mark.parametrize("client_era", ERAS)
 @pytest.mark.parametrize("server", ERAS)
 def test_a_task_that_its_server_has_forgotten_fails_with_that_reason(
-    tmp_path: Path, server: str, client_era: str
+    gateway: Gateway, server: str, client_era: str
 ) -> None:
-    entry = command(tasks(server), era=server, sharing="shared")
-    with (
-        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
-        connected(gateway, client_era) as client,
-    ):
+    name = f"forgetful-{server}"
+    with connected(gateway, client_era, f"{name}__") as client:
         forgotten, restarted = client.begin("work", ms=600_000), client.begin("work", ms=600_000)
-        assert client.call("rig__forget") == "forgotten"
+        assert client.call(f"{name}__forget") == "forgotten"
         assert "does not know its task any more" in client.outcome(forgotten)["error"]["message"]
         assert client.outcome(restarted)["status"] == "failed"
         id = client.begin("work", ms=600_000)
-        os.kill(int(client.call("rig__pid")), signal.SIGKILL)
-        assert client.outcome(id)["error"]["data"] == {"kind": "forgotten", "server": "rig"}
+        os.kill(int(client.call(f"{name}__pid")), signal.SIGKILL)
+        assert client.outcome(id)["error"]["data"] == {"kind": "forgotten", "server": name}
 
 
 @pytest.mark.parametrize("server", ERAS)
 def test_a_process_is_not_idle_while_a_task_of_a_client_that_left_is_open(
-    tmp_path: Path, server: str
+    gateway: Gateway, server: str
 ) -> None:
-    entry = command(tasks_server(), era=server, timeouts={"idle": 0.3})
-    with Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway:
-        with connected(gateway, "modern") as client:
-            id = client.begin("slow_compute", seconds=2, label="long")
-        with connected(gateway, "modern") as client:
-            outcome = client.outcome(id)
-            assert outcome["result"]["content"][0]["text"] == "computed long in 2.0 s"
+    with connected(gateway, "modern", f"idle-{server}__") as client:
+        id = client.begin("slow_compute", seconds=2, label="long")
+    with connected(gateway, "modern") as client:
+        outcome = client.outcome(id)
+        assert outcome["result"]["content"][0]["text"] == "computed long in 2.0 s"
 
 
-@pytest.mark.parametrize("client_era", ERAS)
-@pytest.mark.parametrize("server", ERAS)
-@pytest.mark.parametrize("more", [{"instances": 4}, {"sharing": "per-client"}], ids=str)
+@pytest.mark.soak
+@pytest.mark.parametrize(("processes", "server", "client_era"), pairs(["four", "own"], ERAS, ERAS))
 def test_a_task_is_followed_at_the_process_that_has_it(
-    tmp_path: Path, server: str, client_era: str, more: dict[str, Any]
+    gateway: Gateway, server: str, client_era: str, processes: str
 ) -> None:
-    entry = command(tasks_server(), era=server, **more)
-    with (
-        Gateway(tmp_path / "home", config(tmp_path, entry)) as gateway,
-        connected(gateway, client_era) as client,
-    ):
+    with connected(gateway, client_era, f"{processes}-{server}__") as client:
         begun: list[str] = []
 
         def begin(number: int) -> None:
@@ -127,7 +139,7 @@ def test_a_task_is_followed_at_the_process_that_has_it(
         outcomes = [client.outcome(id) for id in begun]
         texts = {one["result"]["content"][0]["text"] for one in outcomes}
         assert texts == {f"computed {number} in 0.3 s" for number in range(8)}
-        if "instances" in more:
+        if processes == "four":
             asking = [client.begin("ask_twice", label=f"{number}") for number in range(4)]
             for id in asking:
                 client.fetch("tasks/cancel", {"taskId": id})
@@ -164,76 +176,62 @@ def test_each_of_four_processes_answers_for_the_task_that_it_has(
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
 def test_the_task_of_a_url_is_followed_again_after_a_restart_of_portico(
-    tmp_path: Path, client_era: str, server: str
+    upstream: HttpServer, tmp_path: Path, client_era: str, server: str
 ) -> None:
-    rig = ROOT / "tests" / "rigs" / "tasks_server.py"
-    with http_server(rig) as upstream:
-        entry = {"url": upstream.url, "era": server}
-        path = config(tmp_path, entry)
-        with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
-            id = client.begin("slow_compute", seconds=1.5, label="kept")
-        with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
-            outcome = client.outcome(id)
-            assert outcome["result"]["content"][0]["text"] == "computed kept in 1.5 s"
+    path = config(tmp_path, {"url": upstream.url, "era": server})
+    with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
+        id = client.begin("slow_compute", seconds=1.5, label="kept")
+    with Gateway(tmp_path / "home", path) as gateway, connected(gateway, client_era) as client:
+        outcome = client.outcome(id)
+        assert outcome["result"]["content"][0]["text"] == "computed kept in 1.5 s"
 
 
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
 def test_the_task_of_a_url_that_the_next_gateway_follows_passes_its_links(
-    tmp_path: Path, client_era: str, server: str
+    upstream: HttpServer, tmp_path: Path, client_era: str, server: str
 ) -> None:
-    rig, secret = ROOT / "tests" / "rigs" / "tasks_server.py", "ana@example.com"
-    home = tmp_path / "home"
-    with http_server(rig) as upstream:
-        path = config(tmp_path, {"url": upstream.url, "era": server})
-        with (
-            Gateway(home, path, by=REDACTING) as gateway,
-            connected(gateway, client_era) as client,
-        ):
-            id = client.begin("confirm_delete", filename=secret)
-            client.reached(id, "input_required")
-        with (
-            Gateway(home, path, by=REDACTING) as gateway,
-            connected(gateway, client_era) as client,
-        ):
-            client.reached(id, "input_required")
-            if client.modern:
-                client.update(id, dict.fromkeys(client.questions(id, 1), ACCEPT))
-            outcome = client.outcome(id)
-            assert outcome["result"]["content"][0]["text"] == "deleted [e-mail]"
-            status = {"name": "task_status", "arguments": {"task_id": id}}
-            shown = client.fetch("tools/call", status)
-            assert secret not in json.dumps([outcome, shown])
-        kept = json.loads(printed(portico_command(home, "tasks", "show", id, "--json")))
-        assert secret not in json.dumps(kept["result"])
-        assert "[e-mail]" in printed(portico_command(home, "tasks", "wait", id))
+    home, secret = tmp_path / "home", "ana@example.com"
+    path = config(tmp_path, {"url": upstream.url, "era": server})
+    with Gateway(home, path, by=REDACTING) as gateway, connected(gateway, client_era) as client:
+        id = client.begin("confirm_delete", filename=secret)
+        client.reached(id, "input_required")
+    with Gateway(home, path, by=REDACTING) as gateway, connected(gateway, client_era) as client:
+        client.reached(id, "input_required")
+        if client.modern:
+            client.update(id, dict.fromkeys(client.questions(id, 1), ACCEPT))
+        outcome = client.outcome(id)
+        assert outcome["result"]["content"][0]["text"] == "deleted [e-mail]"
+        status = {"name": "task_status", "arguments": {"task_id": id}}
+        shown = client.fetch("tools/call", status)
+        assert secret not in json.dumps([outcome, shown])
+    kept = json.loads(printed(portico_command(home, "tasks", "show", id, "--json")))
+    assert secret not in json.dumps(kept["result"])
+    assert "[e-mail]" in printed(portico_command(home, "tasks", "wait", id))
 
 
 @pytest.mark.parametrize("server", ERAS)
 @pytest.mark.parametrize("client_era", ERAS)
 def test_a_resumed_task_of_a_url_calls_again_once_also_if_portico_restarts(
-    tmp_path: Path, client_era: str, server: str
+    upstream: HttpServer, tmp_path: Path, client_era: str, server: str
 ) -> None:
-    rig = ROOT / "tests" / "rigs" / "tasks_server.py"
-    with http_server(rig) as upstream:
-        path = config(tmp_path, {"url": upstream.url, "era": server})
-        home = tmp_path / "home"
-        with Gateway(home, path) as gateway, connected(gateway, client_era) as client:
-            first = client.begin("ask_twice", label="again")
-            client.reached(first, "input_required")
-            client.fetch("tasks/cancel", {"taskId": first})
-            client.reached(first, "cancelled")
-            words = ["tasks", "resume", first, "--json"]
-            new = json.loads(printed(portico_command(home, *words)))["id"]
-            client.reached(new, "input_required")
-        with Gateway(home, path) as gateway, connected(gateway, client_era) as client:
-            client.reached(new, "input_required")
-            if client.modern:
-                for _ in range(2):
-                    client.answer_next(new, ACCEPT)
-            outcome = client.outcome(new)
-            assert outcome["result"]["content"][0]["text"] == "accept accept, run 2"
-            assert client.task(first)["status"] == "cancelled"
+    path, home = config(tmp_path, {"url": upstream.url, "era": server}), tmp_path / "home"
+    with Gateway(home, path) as gateway, connected(gateway, client_era) as client:
+        first = client.begin("ask_twice", label=f"{client_era} {server}")
+        client.reached(first, "input_required")
+        client.fetch("tasks/cancel", {"taskId": first})
+        client.reached(first, "cancelled")
+        words = ["tasks", "resume", first, "--json"]
+        new = json.loads(printed(portico_command(home, *words)))["id"]
+        client.reached(new, "input_required")
+    with Gateway(home, path) as gateway, connected(gateway, client_era) as client:
+        client.reached(new, "input_required")
+        if client.modern:
+            for _ in range(2):
+                client.answer_next(new, ACCEPT)
+        outcome = client.outcome(new)
+        assert outcome["result"]["content"][0]["text"] == "accept accept, run 2"
+        assert client.task(first)["status"] == "cancelled"
 
 
 def printed(words: list[str]) -> str:
