@@ -33,13 +33,16 @@ SEEN = [[False, READING], [True, READING], [True, {"result": 42}]]
 SDKS = [(1, "2025-11-25"), (2, "2025-11-25"), (2, "2026-07-28")]
 
 
-def config_of(folder: Path, *, expose: str = "all", budget: float | None = BUDGET_S) -> Path:
-    """A config with the server in both eras; `patient` is never promoted."""
+def config_of(
+    folder: Path, *names: str, expose: str = "all", budget: float | None = BUDGET_S
+) -> Path:
+    """A config with the server in the eras that are named; `patient` is never promoted."""
     words = [sys.executable, str(SERVER)]
-    servers = {era: command(words, era=era) for era in ERAS}
+    servers = {name: command(words, era=name) for name in names if name in ERAS}
     for server in servers.values() if budget is not None else ():
         server["sync_budget_s"] = budget
-    servers["patient"] = command(words)
+    if "patient" in names:
+        servers["patient"] = command(words)
     return written(folder / "portico.toml", servers, gateway={"expose": expose})
 
 
@@ -47,7 +50,7 @@ def config_of(folder: Path, *, expose: str = "all", budget: float | None = BUDGE
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     """A gateway that lists every tool."""
     home = tmp_path_factory.mktemp("structured")
-    with Gateway(home, config_of(home)) as ready:
+    with Gateway(home, config_of(home, *ERAS, "patient")) as ready:
         yield ready
 
 
@@ -102,7 +105,7 @@ async def test_the_python_client_gets_a_task_and_its_structured_result(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_window_of_the_python_client_gets_them_too(tmp_path: Path, era: str) -> None:
-    first, *rest = serve_command(tmp_path / "home", config_of(tmp_path))
+    first, *rest = serve_command(tmp_path / "home", config_of(tmp_path, "legacy"))
     window = stdio_client(StdioServerParameters(command=first, args=rest))
     async with connected(window, era) as client:
         assert await seen_by(client, "legacy") == SEEN
@@ -130,14 +133,14 @@ async def test_the_endpoint_of_one_server_keeps_the_schemas(gateway: Gateway, er
 
 
 async def test_without_a_budget_every_schema_is_listed_as_it_was(tmp_path: Path) -> None:
-    with Gateway(tmp_path / "home", config_of(tmp_path, budget=None)) as plain:
+    with Gateway(tmp_path / "home", config_of(tmp_path, *ERAS, budget=None)) as plain:
         async with connected(streamable_http_client(url(plain)), "modern") as client:
             listed = await structured(client)
-    assert listed == {f"{name}__{tool}" for name in (*ERAS, "patient") for tool, _ in CALLS}
+    assert listed == {f"{name}__{tool}" for name in ERAS for tool, _ in CALLS}
 
 
 async def test_a_pinned_tool_has_no_schema_and_its_description_does(tmp_path: Path) -> None:
-    config = config_of(tmp_path, expose="search")
+    config = config_of(tmp_path, "legacy", expose="search")
     config.write_text(f'{config.read_text()}\npinned = ["legacy__measure"]\n')
     with Gateway(tmp_path / "home", config) as searching:
         async with connected(streamable_http_client(url(searching)), "modern") as client:
@@ -148,13 +151,13 @@ async def test_a_pinned_tool_has_no_schema_and_its_description_does(tmp_path: Pa
 
 
 async def test_a_reload_that_sets_a_budget_changes_the_list(tmp_path: Path) -> None:
-    config = config_of(tmp_path, budget=None)
+    config = config_of(tmp_path, "legacy", "patient", budget=None)
     with Gateway(tmp_path / "home", config) as changing:
         heard = Heard()
         transport = streamable_http_client(url(changing))
         async with connected(transport, "legacy", message_handler=heard) as client:
             assert "legacy__count" in await structured(client)
-            config_of(tmp_path)
+            config_of(tmp_path, "legacy", "patient")
             # An earlier notification may still be about the first lists of the servers.
             while await structured(client) != {"patient__measure", "patient__count"}:
                 await heard.next(ToolListChangedNotification)
