@@ -13,6 +13,7 @@ from tests.agents.delegation.delegations import Crew, acp
 from tests.examples.served import example
 from tests.rigs.wire import dumps, raw_member
 from tests.serve.gateway import Gateway, serve_command
+from tests.support.pairs import pairs
 from tests.support.running import APPROVING, WAIT_S, http_server, portico_run
 from tests.support.shared import ROOT
 from tests.tasks_protocol.doors import DOORS, ERAS, Doors
@@ -84,6 +85,7 @@ class NotingDoors(Doors):
     def __init__(self, folder: Path, by: Sequence[str]) -> None:
         super().__init__(folder, by)
         self._ports: dict[str, int] = {}
+        self._standing: dict[tuple[str, ...], Hesitant] = {}
         self._count = 0
 
     @staticmethod
@@ -110,6 +112,19 @@ class NotingDoors(Doors):
         client.able = able
         if not modern:
             client.hello(able)
+        return client
+
+    def standing(self, way: tuple[str, str], able: dict[str, Any] = ABLE) -> Hesitant:
+        """A client that stays for the tests after this one, and has heard nothing yet."""
+        door, era = way
+        # To execute a tool is another way to call, and a modern client says with each request
+        # what it can: neither is another connection.
+        key = (door.replace("executed", "merged"), era, *(able if era == "legacy" else ()))
+        if key not in self._standing:
+            self._standing[key] = self.visit(self.stack, way, able)
+        client = self._standing[key]
+        client.executes, client.able = door.startswith("executed"), able
+        client.told.clear()
         return client
 
     def _words(self, door: str, era: str, home: Path) -> list[str]:
@@ -196,20 +211,18 @@ def test_nothing_is_called_for_a_client_that_has_left(
 def test_nothing_is_called_once_the_client_has_stopped_waiting(
     doors: NotingDoors, way: tuple[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "notes"
-    with ExitStack() as stack:
-        client = doors.visit(stack, way)
-        id = note(client, file, "late")
-        if client.modern:
-            assert json.loads(client.result(id))["resultType"] == "input_required"
-        question = b"" if client.modern else client.asked()
-        if not client.modern or isinstance(client, HesitatingPipes):
-            client.notify("notifications/cancelled", b'{"requestId":%s}' % id)
-        if question:
-            withdrawn = json.loads(client.next("notifications/cancelled"))
-            assert withdrawn["requestId"] == json.loads(question)["id"]
-            client.accept(question)  # too late
-        approved(client, file, "approved")
+    file, client = tmp_path / "notes", doors.standing(way)
+    id = note(client, file, "late")
+    if client.modern:
+        assert json.loads(client.result(id))["resultType"] == "input_required"
+    question = b"" if client.modern else client.asked()
+    if not client.modern or isinstance(client, HesitatingPipes):
+        client.notify("notifications/cancelled", b'{"requestId":%s}' % id)
+    if question:
+        withdrawn = json.loads(client.next("notifications/cancelled"))
+        assert withdrawn["requestId"] == json.loads(question)["id"]
+        client.accept(question)  # too late
+    approved(client, file, "approved")
     assert file.read_text() == "approved\n"
     assert client.oracle.problems == []
 
@@ -221,19 +234,17 @@ STDIO = [way for way in WAYS if way[0].endswith("stdio")]
 def test_a_call_that_a_person_declines_over_stdio_is_not_made(
     doors: NotingDoors, way: tuple[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "notes"
-    with ExitStack() as stack:
-        client = doors.visit(stack, way)
-        for number, action in enumerate(("decline", "cancel"), 1):
-            id, no = note(client, file, action), {"action": action}
-            if client.modern:
-                result = json.loads(client.result(id))
-                params = answered(client, file, action, result, no)
-                answer = json.dumps(client.fetch("tools/call", params))
-            else:
-                client.accept(client.asked(number), no)
-                answer = client.answer(id).decode()
-            assert "a person did not approve it" in answer
+    file, client = tmp_path / "notes", doors.standing(way)
+    for number, action in enumerate(("decline", "cancel"), 1):
+        id, no = note(client, file, action), {"action": action}
+        if client.modern:
+            result = json.loads(client.result(id))
+            params = answered(client, file, action, result, no)
+            answer = json.dumps(client.fetch("tools/call", params))
+        else:
+            client.accept(client.asked(number), no)
+            answer = client.answer(id).decode()
+        assert "a person did not approve it" in answer
     assert not file.exists()
     assert client.oracle.problems == []
 
@@ -242,10 +253,8 @@ def test_a_call_that_a_person_declines_over_stdio_is_not_made(
 def test_a_client_over_stdio_that_cannot_ask_is_refused(
     doors: NotingDoors, way: tuple[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "notes"
-    with ExitStack() as stack:
-        client = doors.visit(stack, way, {})
-        answer = client.answer(note(client, file, "unasked")).decode()
+    file, client = tmp_path / "notes", doors.standing(way, {})
+    answer = client.answer(note(client, file, "unasked")).decode()
     assert "requires the elicitation capability" in answer
     assert not file.exists()
     assert client.oracle.problems == []
@@ -266,11 +275,9 @@ def late_doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotingDoors
 def test_an_approval_of_a_modern_client_expires(
     late_doors: NotingDoors, way: tuple[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "notes"
-    with ExitStack() as stack:
-        client = late_doors.visit(stack, way)
-        result = json.loads(client.result(note(client, file, "late")))
-        answer = client.fetch("tools/call", answered(client, file, "late", result))
+    file, client = tmp_path / "notes", late_doors.standing(way)
+    result = json.loads(client.result(note(client, file, "late")))
+    answer = client.fetch("tools/call", answered(client, file, "late", result))
     assert "start over" in json.dumps(answer)
     assert not file.exists()
     assert client.oracle.problems == []
@@ -286,16 +293,14 @@ def hurrying_doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotingD
 def test_a_link_that_stops_waiting_withdraws_its_question(
     hurrying_doors: NotingDoors, way: tuple[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "notes"
-    with ExitStack() as stack:
-        client = hurrying_doors.visit(stack, way)
-        id = note(client, file, "late")
-        question = client.asked()
-        assert "nobody answered in time" in client.answer(id).decode()
-        withdrawn = json.loads(client.next("notifications/cancelled"))
-        assert withdrawn["requestId"] == json.loads(question)["id"]
-        client.accept(question)
-        assert client.ask("ping") == b"{}"  # the answer has been read
+    file, client = tmp_path / "notes", hurrying_doors.standing(way)
+    id = note(client, file, "late")
+    question = client.asked()
+    assert "nobody answered in time" in client.answer(id).decode()
+    withdrawn = json.loads(client.next("notifications/cancelled"))
+    assert withdrawn["requestId"] == json.loads(question)["id"]
+    client.accept(question)
+    assert client.ask("ping") == b"{}"  # the answer has been read
     assert not file.exists()
     assert client.oracle.problems == []
 
@@ -307,18 +312,24 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Crew:
     return Crew(tmp_path_factory.mktemp("crew"), agents, gateway=gateway)
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("over", ["http", "stdio"])
-@pytest.mark.parametrize("ends", ["gone", "timed out"])
+@pytest.fixture(scope="module")
+def gateway(crew: Crew) -> Iterator[Gateway]:
+    with Gateway(crew.home, crew.config) as running:
+        yield running
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("ends", "over", "era"), pairs(["gone", "timed out"], ["http", "stdio"], ERAS)
+)
 async def test_a_delegation_that_nobody_approves_is_not_stored(
-    crew: Crew, over: str, era: str, ends: str
+    crew: Crew, gateway: Gateway, over: str, era: str, ends: str
 ) -> None:
     modern = era == "modern"
     with ExitStack() as stack:
         client: Hesitant
         if over == "http":
-            running = stack.enter_context(Gateway(crew.home, crew.config))
-            client = HesitatingWeb(running.port, modern=modern)
+            client = HesitatingWeb(gateway.port, modern=modern)
         else:
             words = serve_command(crew.home, crew.config, "--alone")
             client = HesitatingPipes(crew.home, words=words, modern=modern)
