@@ -1,12 +1,13 @@
 """The example with a log of calls, in real processes."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.examples.served import EACH_ERA, EACH_WAY, example, served
+from tests.examples.served import EACH_ERA, WAYS, Served, example, served
 from tests.support.messages import modern_meta
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("examples")]
@@ -16,19 +17,29 @@ def lines(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
+@pytest.fixture(scope="module", params=WAYS)
+def logged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Served, Path]]:
+    """The way, what is served, and its log."""
+    folder = tmp_path_factory.mktemp("logged")
+    log = folder / "calls.jsonl"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALL_LOG", str(log))
+        with served(request.param, folder, "call_log") as shop:
+            yield request.param, shop, log
+
+
 @EACH_ERA
-@EACH_WAY
-def test_every_call_is_logged_without_values(
-    way: str, era: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "calls.jsonl"
-    monkeypatch.setenv("CALL_LOG", str(log))
-    with served(way, tmp_path, "call_log") as shop, shop.client(era) as client:
+def test_every_call_is_logged_without_values(logged: tuple[str, Served, Path], era: str) -> None:
+    way, shop, log = logged
+    before = len(lines(log)) if log.exists() else 0
+    with shop.client(era) as client:
         assert client.call(shop.name("echo"), message="private") == "Echo: private"
         client.ask("tools/list")
         client.answer(client.start(shop.name("get-sum"), a="private"))
         client.answer(client.start(shop.name("missing")))
-        calls = lines(log)
+        calls = lines(log)[before:]
         names = [shop.name(tool) for tool in ("echo", "get-sum", "missing")]
         assert [call["tool"] for call in calls] == names
         # The reference server itself returns a result for a tool that it does not have.

@@ -1,26 +1,30 @@
 """The example whose tool calls two others, in real processes."""
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.examples.served import EACH_ERA, EACH_WAY, example, served
+from tests.examples.served import EACH_ERA, WAYS, Served, example, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("examples")]
 
 
-@EACH_ERA
-@EACH_WAY
-def test_the_result_of_one_tool_becomes_an_argument_of_another(
-    way: str, era: str, tmp_path: Path
-) -> None:
-    verb = way.split(maxsplit=1)[0]
-    where = {"in_process": True} if verb == "serve" else {}
+@pytest.fixture(scope="module", params=WAYS)
+def shop(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    where = {"in_process": True} if request.param.startswith("serve") else {}
     pipe = {"pipe": {"path": example("pipe"), **where}}
-    tool = "pipe__pipe" if verb == "serve" else "pipe"
-    with served(way, tmp_path, components=pipe) as shop, shop.client(era) as client:
+    with served(request.param, tmp_path_factory.mktemp("pipe"), components=pipe) as ready:
+        yield ready
+
+
+@EACH_ERA
+def test_the_result_of_one_tool_becomes_an_argument_of_another(shop: Served, era: str) -> None:
+    tool = "pipe__pipe" if shop.prefix else "pipe"
+    with shop.client(era) as client:
         names: dict[str, Any] = {
             "source": shop.name("get-sum"),
             "target": shop.name("echo"),
