@@ -1,7 +1,9 @@
 """The official SDK's client at a composition: middleware, a component and another server in one
 chain give what each gives alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -54,6 +56,7 @@ from tests.interop.test_python_sdk_talk import (
 from tests.interop.test_python_sdk_talk import (
     test_the_clients_roots_are_listed as test_roots,
 )
+from tests.support.pairs import pairs
 from tests.support.proxy import RecordingProxy, recorded_http_server
 from tests.support.running import FEATURES, portico_run
 
@@ -75,7 +78,7 @@ __all__ = [
     "test_updates",
 ]
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("composed")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("composed")]
 
 NOOP = """
 def link(next):
@@ -96,10 +99,8 @@ def unrelated() -> str:
     \"\"\"Stand beside the others.\"\"\"
     return "here"
 """
-WAYS = [
-    (transport, version) for transport in ("stdio", "http") for version in (LEGACY[-1], *MODERN)
-]
 CHAINS = ("in process", "upstream", "behind an async link")
+WAYS = pairs(CHAINS, ("stdio", "http"), (LEGACY[-1], *MODERN))
 
 
 def components(chain: str, folder: Path) -> list[str]:
@@ -114,36 +115,57 @@ def components(chain: str, folder: Path) -> list[str]:
     return [link, str(FEATURES), str(other)]
 
 
-@pytest.fixture(scope="module", params=CHAINS)
-def chain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return components(request.param, tmp_path_factory.mktemp("chain"))
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return {name: components(name, tmp_path_factory.mktemp("chain")) for name in CHAINS}
 
 
 @pytest.fixture(scope="module")
-def chain_over_http(chain: list[str]) -> Iterator[RecordingProxy]:
-    with recorded_http_server(Path(chain[0]), *chain[1:]) as proxy:
-        yield proxy
+def over_http(chains: dict[str, list[str]]) -> Iterator[Callable[[str], RecordingProxy]]:
+    """The proxy in front of a chain, which the first use starts."""
+    with ExitStack() as stack:
+
+        @cache
+        def proxy_of(name: str) -> RecordingProxy:
+            first, *more = chains[name]
+            return stack.enter_context(recorded_http_server(Path(first), *more))
+
+        yield proxy_of
+
+
+@pytest.fixture(params=WAYS, ids="-".join)
+def way_of(request: pytest.FixtureRequest) -> tuple[str, str, str]:
+    """The chain, the transport and the version."""
+    found: tuple[str, str, str] = request.param
+    return found
 
 
 @pytest.fixture
-def features(request: pytest.FixtureRequest, chain: list[str], tmp_path: Path) -> Iterator[Doors]:
-    def over_http() -> RecordingProxy:
-        proxy: RecordingProxy = request.getfixturevalue("chain_over_http")
-        return proxy
+def chain(way_of: tuple[str, str, str], chains: dict[str, list[str]]) -> list[str]:
+    return chains[way_of[0]]
 
+
+@pytest.fixture
+def features(
+    way_of: tuple[str, str, str],
+    chain: list[str],
+    over_http: Callable[[str], RecordingProxy],
+    tmp_path: Path,
+) -> Iterator[Doors]:
     def over_websocket() -> NoReturn:
         raise NotImplementedError("no way here goes over WebSocket")
 
-    doors = Doors(Path(chain[0]), over_http, over_websocket, tmp_path, chain[1:])
+    proxy = partial(over_http, way_of[0])
+    doors = Doors(Path(chain[0]), proxy, over_websocket, tmp_path, chain[1:])
     yield doors
     checked, problems = doors.verdict()
     assert problems == []
     assert checked >= 2
 
 
-@pytest.fixture(params=WAYS, ids="-".join)
-def way(request: pytest.FixtureRequest, features: Doors, monkeypatch: pytest.MonkeyPatch) -> Way:
-    transport, version = request.param
+@pytest.fixture
+def way(way_of: tuple[str, str, str], features: Doors, monkeypatch: pytest.MonkeyPatch) -> Way:
+    _, transport, version = way_of
     return Way(features, transport, version, monkeypatch)
 
 
