@@ -1,4 +1,7 @@
-"""The ways to servers with tasks, started once for all tests."""
+"""The ways to servers with tasks, started once for all tests.
+
+All tests that use them are in one `xdist_group`, so that only one worker starts them.
+"""
 
 from collections.abc import Iterator
 

@@ -13,7 +13,7 @@ from tests.tasks_protocol.doors import ERAS, Doors, tasks_server
 from tests.tasks_protocol.follower import ABLE, Follower, FollowingWeb
 from tests.wrap.faults import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-bad-input")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 FEW = [
     pytest.param(way, marks=pytest.mark.soak)

@@ -9,7 +9,7 @@ from tests.support.pairs import pairs
 from tests.tasks_protocol.doors import ANSWERS, ERAS, Doors, tasks_server
 from tests.tasks_protocol.follower import ABLE, ACCEPT, FollowingPipes
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-leaving")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ from tests.support.node import run_node, ts
 from tests.tasks_protocol.doors import ERAS, Doors, tasks_server
 from tests.wrap.faults import wrap_command
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-official-clients")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 CALLS: dict[str, dict[str, Any]] = {
     "slow_compute": {"seconds": 0.1, "label": "it"},

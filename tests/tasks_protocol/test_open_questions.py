@@ -31,7 +31,7 @@ from tests.tasks_protocol.follower import ABLE, ACCEPT, FollowingWeb
 DECLINE = {"action": "decline"}
 CONFIRM = {"type": "object", "properties": {"confirm": {"type": "boolean"}}}
 ELICIT = "elicitation/create"
-real = pytest.mark.xdist_group("tasks-open-questions")
+real = pytest.mark.xdist_group("tasks-doors")
 
 
 class Silent(FollowingWeb):

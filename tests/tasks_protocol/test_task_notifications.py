@@ -9,7 +9,7 @@ from tests.tasks_protocol.doors import DOORS, ERAS, Doors
 from tests.tasks_protocol.follower import ACCEPT, RELATED, Follower
 from tests.wrap.faults import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-notifications")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 LISTENERS = [(door, "modern", server) for door in DOORS for server in ERAS]
 SESSIONS = [(door, "legacy", server) for door in DOORS for server in ERAS]

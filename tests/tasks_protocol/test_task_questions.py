@@ -8,7 +8,7 @@ from tests.tasks_protocol.doors import DOORS, ERAS, Doors
 from tests.tasks_protocol.follower import ACCEPT, RELATED, Follower
 from tests.wrap.faults import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-questions")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 DECLINE = {"action": "decline"}
 FEW = ("wrap", "merged", "executed-stdio")

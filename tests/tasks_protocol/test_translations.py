@@ -4,7 +4,7 @@ import pytest
 
 from tests.tasks_protocol.follower import ACCEPT, Follower
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-translations")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 
 def content(text: str) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from tests.tasks_protocol.doors import Doors, tasks_server
 from tests.tasks_protocol.follower import FollowingWeb
 from tests.wrap.faults import Wrap
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-wrapped")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tasks-doors")]
 
 STOPPED = "interrupted: the process that ran the task was stopped before the task ended"
 
