@@ -12,7 +12,7 @@ import pytest
 
 from portico.library.components.classify import ComponentError, classify
 from portico.upstream.process.process_tree import processes
-from tests.library.wasm.hosting import attacking_guest, home, own_guest, trying_guest
+from tests.library.wasm.hosting import attacking_guest, home, own_guest
 from tests.library.wasm.wat_guests import SLEEPER, importing, written
 from tests.serve.components import CALC, Workshop
 from tests.serve.gateway import Pipes
@@ -144,18 +144,18 @@ def test_imports_without_a_grant_are_reported_when_a_component_is_loaded(tmp_pat
         assert reported is not bool(grants)
 
 
-def test_the_first_call_waits_for_the_compiler_with_progress(tmp_path: Path) -> None:
-    shutil.copy(trying_guest(), tmp_path / "guest.wasm")  # it takes long to compile
+def test_the_first_call_waits_for_the_compiler_with_progress(tmp_path: Path, calc: Path) -> None:
+    # To compile it takes seconds, and the worker answers in the meantime.
     fresh = ["env", f"PORTICO_HOME={tmp_path / 'fresh'}", sys.executable, "-m", "portico"]
     done = subprocess.run(
-        [*fresh, "call", "guest.wasm", "add", '{"a": 1, "b": 2}'],
+        [*fresh, "call", calc.name, "add", '{"a": 1, "b": 2}'],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout == "3\n", done.stderr
-    assert "compiling guest" in done.stderr
+    assert done.stdout == '3\n{\n  "sum": 3\n}\n', done.stderr
+    assert "compiling calc" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,12 @@ GRANTED = ("--grant", "guest:questions=elicit", "--grant", "guest:questions=samp
 MODEL = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Hello"}}
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reaching")
     built = building.javascript("reaching.js", building.WIT / "own", "reaching")
-    asyncio.run(hosting.compiled(hosting.settings(built, tmp_path)))
-    return Path(shutil.copy(built, tmp_path / "guest.wasm"))
+    asyncio.run(hosting.compiled(hosting.settings(built, folder)))
+    return Path(shutil.copy(built, folder / "guest.wasm"))
 
 
 @asynccontextmanager
