@@ -12,20 +12,46 @@ from tests.support.oracle import MODERN
 from tests.support.running import HttpServer, StdioServer, modern_meta
 from tests.support.shared import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bad-handlers")]
 
 HOSTILE = ROOT / "tests" / "interop" / "servers" / "hostile.py"
 
 
-@pytest.fixture(params=["legacy", "modern"])
-def server(request: pytest.FixtureRequest) -> Iterator[StdioServer]:
+@contextlib.contextmanager
+def served(era: str) -> Iterator[StdioServer]:
+    """A server for a client of an era."""
     with StdioServer(HOSTILE, "--drain", "0.2") as server:
-        server.modern = request.param == "modern"  # type: ignore[attr-defined]  # a note for `call`
-        if request.param == "legacy":
+        server.modern = era == "modern"  # type: ignore[attr-defined]  # a note for `call`
+        if era == "legacy":
             server.initialize()
         yield server
-        assert call(server, "good")["result"]["content"][0]["text"] == "good"
-        assert server.oracle.problems == []
+
+
+@pytest.fixture(scope="module", params=["legacy", "modern"])
+def running(request: pytest.FixtureRequest) -> Iterator[StdioServer]:
+    with served(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: StdioServer) -> Iterator[StdioServer]:
+    """One server for the tests that leave nothing running in it."""
+    yield running
+    assert_good(running)
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def fresh(request: pytest.FixtureRequest) -> Iterator[StdioServer]:
+    """A server for one test, which must be able to end while its handlers hang."""
+    with served(request.param) as server:
+        yield server
+        assert_good(server)
+
+
+def assert_good(server: StdioServer) -> None:
+    """Whatever its handlers did, the server answers the next call."""
+    assert call(server, "good")["result"]["content"][0]["text"] == "good"
+    assert server.oracle.problems == []
 
 
 def start(server: StdioServer, method: str, **params: Any) -> int:
@@ -84,23 +110,23 @@ def test_so_it_is_with_resources_prompts_and_completions(
 @pytest.mark.parametrize(
     "tool", ["never_returns", "never_returns_in_thread", "ignores_cancellation"]
 )
-def test_one_that_never_returns_holds_up_nobody(server: StdioServer, tool: str) -> None:
-    id = start(server, "tools/call", name=tool, arguments={})
-    assert server.receive()["method"] == "notifications/progress"
-    assert call(server, "good")["result"]["content"][0]["text"] == "good"
+def test_one_that_never_returns_holds_up_nobody(fresh: StdioServer, tool: str) -> None:
+    id = start(fresh, "tools/call", name=tool, arguments={})
+    assert fresh.receive()["method"] == "notifications/progress"
+    assert call(fresh, "good")["result"]["content"][0]["text"] == "good"
     cancelled = {"requestId": id, "reason": "enough"}
-    server.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
-    assert call(server, "good")["result"]["content"][0]["text"] == "good"
+    fresh.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled})
+    assert call(fresh, "good")["result"]["content"][0]["text"] == "good"
     # A cancelled call has no answer, and the server can still end while it hangs.
-    assert server.received_before() == []
+    assert fresh.received_before() == []
 
 
-def test_many_that_never_return_leave_room_for_others(server: StdioServer) -> None:
+def test_many_that_never_return_leave_room_for_others(fresh: StdioServer) -> None:
     for _ in range(100):
-        start(server, "tools/call", name="never_returns_in_thread", arguments={})
+        start(fresh, "tools/call", name="never_returns_in_thread", arguments={})
     for _ in range(100):
-        assert server.receive()["method"] == "notifications/progress"
-    assert call(server, "raises_in_thread")["result"]["isError"] is True
+        assert fresh.receive()["method"] == "notifications/progress"
+    assert call(fresh, "raises_in_thread")["result"]["isError"] is True
 
 
 @pytest.mark.parametrize("tool", ["never_returns", "never_returns_in_thread"])

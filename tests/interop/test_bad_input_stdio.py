@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.running import FEATURES, StdioServer, initialize_params, modern_meta
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bad-input-stdio")]
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 
