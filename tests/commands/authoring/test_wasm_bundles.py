@@ -19,7 +19,7 @@ from portico.library.bundles.interfaces import newest
 from tests.gateway.observed import portico
 from tests.library.wasm import building
 from tests.library.wasm.building import wat
-from tests.library.wasm.hosting import trying_guest
+from tests.library.wasm.hosting import home, trying_guest
 from tests.support.running import WAIT_S
 
 INTERFACE = {"wasm": "component", "definitions": "definitions"}
@@ -90,6 +90,8 @@ def wanting(folder: Path, *grants: str, name: str = "one") -> Path:
     guest, bundle = folder / "trying.wasm", folder / f"{name}.portico"
     if not guest.exists():
         shutil.copy(trying_guest(), guest)
+        for machine in (folder.parent, folder.parent / "elsewhere"):
+            home(machine)  # to compile it takes a quarter of a minute, so both have its code
     options = [f"--grant=trying:{grant}" for grant in grants]
     done(folder, "compose", guest, *options, "--force", "-o", bundle)
     return bundle
