@@ -11,6 +11,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.support.running import WAIT_S
+from tests.support.soak import IS_SOAK
 from tests.wrap.faults import wrap_command
 from tests.wrap.wrapped import everything_over, wrapped
 
@@ -18,6 +19,8 @@ OTHER = {"modern": "legacy", "legacy": "modern"}
 SPOKEN = {"modern": "2026-07-28", "legacy": "2025-11-25"}
 WAYS = [(era, "http", kind) for era in OTHER for kind in ("http", "stdio")]
 """The client's era, how it reaches `wrap`, and how that reaches the server."""
+FEW_WAYS = WAYS if IS_SOAK else [WAYS[0], WAYS[3]]
+"""Each era, and each way to the server, once."""
 ALL_WAYS = [*WAYS, *((era, "stdio", "stdio") for era in OTHER)]
 
 

@@ -11,12 +11,19 @@ from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, code_of, raw
 from tests.rigs.running import everything
-from tests.wrap.bridge import ALL_WAYS, OTHER, WAYS, Bridge, Doorways, over_stdio
+from tests.support.soak import IS_SOAK
+from tests.wrap.bridge import ALL_WAYS, FEW_WAYS, OTHER, Bridge, Doorways, over_stdio
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wrap-bridging")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("wrap-bridging")]
 
 WATCHED = "test://watched-resource"
 everywhere = pytest.mark.parametrize("bridge", ALL_WAYS, indirect=True, ids="-".join)
+
+
+def over_stdio_from(era: str) -> pytest.MarkDecorator:
+    """A few ways, of which a client of this era goes over stdio; all ways in `make soak`."""
+    ways = ALL_WAYS if IS_SOAK else [*FEW_WAYS, (era, "stdio", "stdio")]
+    return pytest.mark.parametrize("bridge", ways, indirect=True, ids="-".join)
 
 
 class Whole(types.Result, extra="allow"):
@@ -29,7 +36,7 @@ def doorways() -> Iterator[Doorways]:
         yield doorways
 
 
-@pytest.fixture(params=WAYS, ids="-".join)
+@pytest.fixture(params=FEW_WAYS, ids="-".join)
 def bridge(request: pytest.FixtureRequest, doorways: Doorways, tmp_path: Path) -> Bridge:
     """A client of each era, over pipes and HTTP, before a server of the other."""
     era, door, kind = request.param
@@ -71,7 +78,7 @@ async def test_a_person_may_say_no(bridge: Bridge, action: str) -> None:
     assert answer == f"User response: action={action}, content=null"
 
 
-@everywhere
+@over_stdio_from("modern")
 async def test_progress_arrives_under_the_clients_own_token(bridge: Bridge) -> None:
     steps: list[tuple[float, float | None, str | None]] = []
 
@@ -83,7 +90,7 @@ async def test_progress_arrives_under_the_clients_own_token(bridge: Bridge) -> N
     assert steps == [(n, 100, f"Completed step {n} of 100") for n in (0, 50, 100)]
 
 
-@everywhere
+@over_stdio_from("legacy")
 async def test_log_messages_come_from_the_level_the_client_wants(bridge: Bridge) -> None:
     heard: list[str] = []
 
@@ -97,7 +104,7 @@ async def test_log_messages_come_from_the_level_the_client_wants(bridge: Bridge)
     assert heard == ["warning", "error"]
 
 
-@everywhere
+@over_stdio_from("modern")
 async def test_a_subscribed_resource_tells_of_its_updates(bridge: Bridge) -> None:
     heard = Heard()
     async with bridge.connect(message_handler=heard) as client:

@@ -18,7 +18,10 @@ from tests.rigs.running import bad, listening, recorder
 from tests.rigs.wire import dumps, raw_member
 from tests.serve.gateway import Gateway, written
 from tests.serve.gateway import command as entry
+from tests.support import running
 from tests.support.messages import MODERN, PREFIX
+from tests.support.pairs import pairs
+from tests.support.soak import times
 from tests.wrap.faults import Wrap, until
 from tests.wrap.talk import Client, Pipes, web
 
@@ -120,15 +123,20 @@ def script(era: str) -> bytes:
     return b"\n".join(lines)
 
 
+RUN_BY = {"plain": running.PLAIN, "linked": running.LINKED}
+WAYS = pairs(("plain", "linked"), ("stdio", "http", "door"), ("legacy", "modern"))
+
+
 @pytest.fixture(
     scope="module",
-    params=[(over, era) for over in ("stdio", "http", "door") for era in ("legacy", "modern")],
-    ids=lambda param: f"{param[0]}-{param[1]}",
+    params=[pytest.param(way, marks=pytest.mark.soak) for way in WAYS],
+    ids="-".join,
 )
 def pair(
-    request: pytest.FixtureRequest, by: Sequence[str], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    over, era = request.param
+    link, over, era = request.param
+    by = RUN_BY[link]
     folder = tmp_path_factory.mktemp("faithful")
     (folder / "script").write_bytes(script(era))
     recording, modern = folder / "heard", era == "modern"
@@ -383,19 +391,21 @@ def _hears_all_that_is_pretty(client: Client) -> None:
     assert json.loads(refused) == {"code": 1, "message": "no", "data": [1]}
 
 
-@pytest.mark.parametrize(
-    "error", ['{"code":"ENOENT","message":"no"}', '"just words"', '{"code":1.5,"message":"x"}']
-)
+NO_ERRORS = ('{"code":"ENOENT","message":"no"}', '"just words"', '{"code":1.5,"message":"x"}')
+
+
 def test_what_is_no_error_by_json_rpc_is_an_answer_all_the_same(
-    tmp_path: Path, error: str, by: Sequence[str]
+    tmp_path: Path, by: Sequence[str]
 ) -> None:
-    (tmp_path / "script").write_text(f"x/y error {error}")
+    lines = [f"x/{number} error {error}" for number, error in enumerate(NO_ERRORS)]
+    (tmp_path / "script").write_text("\n".join(lines))
     command = recorder("stdio", str(tmp_path / "heard"), str(tmp_path / "script"))
     with Pipes(tmp_path, "--", *command, by=by) as client:
         client.hello()
-        refused = json.loads(client.error(client.request("x/y", b"{}")))
-    assert refused["code"] == -32603
-    assert refused["data"] == json.loads(error)
+        for number, error in enumerate(NO_ERRORS):
+            refused = json.loads(client.error(client.request(f"x/{number}", b"{}")))
+            assert refused["code"] == -32603
+            assert refused["data"] == json.loads(error)
 
 
 # Any JSON at all.
@@ -437,7 +447,8 @@ def echoing(by: Sequence[str], tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield client
 
 
-@settings(max_examples=200)
+@pytest.mark.soak
+@settings(max_examples=times(100, 1000))
 @given(fields(VALUE))
 def test_whatever_is_sent_comes_back_as_it_was(echoing: Client, params: str) -> None:
     assert echoing.ask("x/echo", params.encode()).decode() == params
