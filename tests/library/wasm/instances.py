@@ -1,6 +1,10 @@
 """Instances of the tests' components, as the adapters see them."""
 
+import hashlib
+import os
+import tempfile
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 from wasmtime import Engine, Store
@@ -8,6 +12,7 @@ from wasmtime.component import Component, Linker
 
 from portico.library.wasm.exports import EnteredInstance, Exports
 from portico.library.wasm.host_interfaces import define_wasmcp_imports
+from tests.library.wasm import building
 
 
 @cache
@@ -18,8 +23,18 @@ def engine() -> Engine:
 
 @cache
 def component(source: Path | str) -> Component:
-    """Return a component from a file or from text."""
-    return Component(engine(), source.read_bytes() if isinstance(source, Path) else source)
+    """Return a component from a file, whose compiled code is kept, or from text."""
+    if isinstance(source, str):
+        return Component(engine(), source)
+    data = source.read_bytes()
+    name = f"{hashlib.sha256(data).hexdigest()[:24]}-{version('wasmtime')}.cwasm"
+    kept = building.CACHE / "instances" / name
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as file:
+            file.write(Component(engine(), data).serialize())
+        os.replace(file.name, kept)
+    return Component.deserialize_file(engine(), str(kept))
 
 
 def exports(source: Path | str) -> Exports:
