@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.interop.doors import Doors
-from tests.interop.sdk import WAYS, Way
+from tests.interop.sdk import FEW_WAYS, Way
 from tests.support.proxy import RecordingProxy, recorded_http_server
 from tests.support.running import EVERYTHING, FEATURES
 
@@ -74,7 +74,12 @@ def _all_valid(doors: Doors) -> None:
     assert checked >= 2, "a conversation has at least an opening and an answer"
 
 
-@pytest.fixture(params=WAYS, ids="-".join)
+@pytest.fixture(
+    params=[
+        pytest.param(way, marks=[pytest.mark.soak] if way[0] == "stdio" else []) for way in FEW_WAYS
+    ],
+    ids="-".join,
+)
 def way(request: pytest.FixtureRequest, features: Doors, monkeypatch: pytest.MonkeyPatch) -> Way:
     """Each transport at each version, as the official SDK speaks them."""
     transport, version = request.param

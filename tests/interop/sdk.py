@@ -19,6 +19,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from tests.interop.doors import Doors
 from tests.support.running import WAIT_S
+from tests.support.soak import IS_SOAK
 
 LEGACY = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 MODERN = tuple(MODERN_PROTOCOL_VERSIONS)
@@ -27,6 +28,8 @@ WAYS = [
     for transport in ("stdio", "http", "sse", "websocket")
     for version in (*LEGACY, *MODERN)
 ]
+FEW_WAYS = [way for way in WAYS if IS_SOAK or way[0] != "stdio" or way[1] in (LEGACY[-1], *MODERN)]
+"""Over stdio each client starts a process, so most tests have one version of each era."""
 
 
 class Way:

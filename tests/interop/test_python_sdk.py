@@ -5,11 +5,12 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from tests.interop.sdk import Way, all_pages, code_of, raw
+from tests.interop.sdk import WAYS, Way, all_pages, code_of, raw
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("python-sdk")]
 
 
+@pytest.mark.parametrize("way", WAYS, indirect=True, ids="-".join)
 async def test_the_two_agree_on_a_version_and_know_each_other(way: Way) -> None:
     async with way.connect() as client:
         assert client.server_info is not None

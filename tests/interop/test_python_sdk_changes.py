@@ -12,7 +12,7 @@ from mcp.client.subscriptions import (
 
 from tests.interop.sdk import WAYS, Heard, Way, code_of, raw
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("python-sdk-changes")]
 
 KINDS = {
     "tools": (types.ToolListChangedNotification, ToolsListChanged),

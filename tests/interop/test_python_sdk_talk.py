@@ -10,7 +10,7 @@ from mcp.client.session import ClientRequestContext
 from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, Way, code_of, raw
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("python-sdk-talk")]
 
 
 async def test_progress_reaches_the_one_who_asked_for_it(way: Way) -> None:
