@@ -5,6 +5,7 @@ import functools
 import inspect
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,11 @@ from hypothesis import settings
 from tests.support import left_over
 from tests.support.clock import Clock, MovableLoop
 from tests.support.running import LINKED, PLAIN
+
+# Compiled modules are kept, as they are wherever people work: without them each of the thousands
+# of processes compiles Portico again, and each worker every test.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
