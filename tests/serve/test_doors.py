@@ -17,7 +17,8 @@ from tests.serve.fleet import Fleet
 from tests.serve.gateway import Gateway, written
 from tests.serve.ways import ERAS, Way, execute, token
 from tests.support.proxy import RecordingProxy
-from tests.support.running import WAIT_S, initialize_params
+from tests.support.running import LINKED, PLAIN, WAIT_S, initialize_params
+from tests.support.soak import each
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet")]
 
@@ -127,8 +128,11 @@ LEAST = {"2025-11-25": 84, "2026-07-28": 152}
 """As many checks of the official suite as pass at the server itself."""
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("requirements", LEAST)
+@pytest.mark.parametrize(
+    ("requirements", "by"), each(list(LEAST), [PLAIN, LINKED]), indirect=["by"]
+)
 def test_the_official_suite_finds_a_servers_own_door_as_it_finds_the_server(
     requirements: str, by: Sequence[str], tmp_path: Path
 ) -> None:

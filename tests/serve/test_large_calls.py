@@ -13,9 +13,10 @@ import pytest
 from tests.rigs.running import laggard
 from tests.serve.gateway import Gateway, Pipes, command, result_of, text_in, written
 from tests.support.running import WAIT_S, Piped
+from tests.support.soak import each
 from tests.wrap.faults import Client, Wrap, until, wrap_command
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("serve-faults")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("serve-faults")]
 
 CALLS, SIZE = 40, 3_900_000
 PEAK_MB, REST_MB, REST_S = 350, 120, 10.0
@@ -85,8 +86,7 @@ def taken(answer: dict[str, Any]) -> bool:
     return text_in(result_of(answer)) == "taken"
 
 
-@pytest.mark.parametrize("mode", ["late", "slow"])
-@pytest.mark.parametrize("opened", [wrap_stdio, serve_stdio])
+@pytest.mark.parametrize(("opened", "mode"), each([wrap_stdio, serve_stdio], ["late", "slow"]))
 def test_large_calls_over_stdio_are_kept_at_most_twice(
     tmp_path: Path, opened: Any, mode: str
 ) -> None:
@@ -113,8 +113,7 @@ def post(portico: Wrap, headers: dict[str, str], body: bytes) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("mode", ["late", "slow"])
-@pytest.mark.parametrize("opened", [wrap_http, serve_http])
+@pytest.mark.parametrize(("opened", "mode"), each([wrap_http, serve_http], ["slow", "late"]))
 def test_large_calls_over_http_are_kept_at_most_twice(
     tmp_path: Path, opened: Any, mode: str
 ) -> None:
