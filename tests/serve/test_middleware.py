@@ -4,6 +4,7 @@ server: it hides, refuses, adds, shadows, raises, never answers and answers twic
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from tests.serve.gateway import command, written
 from tests.support import node
 from tests.support.running import portico_run
 from tests.support.shared import ROOT
+from tests.support.soak import IS_SOAK
 from tests.wrap.faults import Wrap, until
 from tests.wrap.talk import Client, web
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("middleware")]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("middleware")]
 
 LINKED = str(ROOT / "tests" / "rigs" / "linked.py")
 HANDLERS = """
@@ -34,8 +36,14 @@ HANDLERS = {"echo": echo, "get-sum": get_sum}
 DEFINITIONS = {
     "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "get-sum")]
 }
-WAYS = ["run python", "run definitions", "run everything", "wrap everything"]
-WAYS += [f"serve {kind}" for kind in ("python", "definitions", "everything")]
+KINDS = ("python", "definitions", "everything")
+WAYS = [f"{verb} {kind}" for verb in ("run", "serve") for kind in KINDS] + ["wrap everything"]
+FEW = ["run python", "serve definitions", "wrap everything"]
+OTHERS = ["run definitions", "serve python", "wrap everything"]
+LINKS = ("adds", "shadows")
+WHOLE = ["run everything", "serve everything"]
+"""In `make test`, each link runs at FEW or at OTHERS, and the first also at WHOLE, so that each
+pair of verb, kind and link is there."""
 ERAS = ("legacy", "modern")
 
 
@@ -102,10 +110,12 @@ def error(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return found
 
 
-EACH_WAY = pytest.mark.parametrize("way", WAYS)
+def at(ways: list[str]) -> pytest.MarkDecorator:
+    """Run at these in `make test`, and at all in `make soak`."""
+    return pytest.mark.parametrize("way", WAYS if IS_SOAK else ways)
 
 
-@EACH_WAY
+@at(FEW + WHOLE)
 def test_a_tool_that_a_view_hides_cannot_be_called(way: str, tmp_path: Path) -> None:
     with running(way, "hides", tmp_path) as (process, prefix):
         for era in ERAS:
@@ -118,7 +128,7 @@ def test_a_tool_that_a_view_hides_cannot_be_called(way: str, tmp_path: Path) -> 
                 assert found == {"code": -32602, "message": f"unknown tool: {prefix}get-sum"}
 
 
-@EACH_WAY
+@at(OTHERS)
 def test_a_link_refuses_a_call(way: str, tmp_path: Path) -> None:
     with running(way, "refuses", tmp_path) as (process, prefix):
         for era in ERAS:
@@ -128,8 +138,10 @@ def test_a_link_refuses_a_call(way: str, tmp_path: Path) -> None:
                 assert client.call(f"{prefix}echo", message="hello") == "Echo: hello"
 
 
-@EACH_WAY
-@pytest.mark.parametrize("link", ["adds", "shadows"])
+@pytest.mark.parametrize(
+    ("way", "link"),
+    [*product(WAYS, LINKS)] if IS_SOAK else [*product(FEW, LINKS[:1]), *product(OTHERS, LINKS[1:])],
+)
 def test_a_link_adds_or_shadows_a_tool_that_calls_two_others(
     way: str, link: str, tmp_path: Path
 ) -> None:
@@ -146,7 +158,7 @@ def test_a_link_adds_or_shadows_a_tool_that_calls_two_others(
                     assert client.call("execute_tool", name=name, arguments={}) == said
 
 
-@EACH_WAY
+@at(OTHERS)
 def test_a_view_that_raises_shows_nothing(way: str, tmp_path: Path) -> None:
     with running(way, "raises", tmp_path) as (process, prefix):
         with client_of(process, "modern") as client:
@@ -161,7 +173,7 @@ def test_a_view_that_raises_shows_nothing(way: str, tmp_path: Path) -> None:
         assert process.stderr().count("RuntimeError: a secret of ours") == 1
 
 
-@EACH_WAY
+@at(FEW)
 def test_a_call_that_is_never_answered_ends_with_the_process(way: str, tmp_path: Path) -> None:
     with running(way, "silent", tmp_path) as (process, prefix):
         for era in ERAS:
@@ -175,7 +187,7 @@ def test_a_call_that_is_never_answered_ends_with_the_process(way: str, tmp_path:
             assert process.stop() == 0
 
 
-@EACH_WAY
+@at(OTHERS)
 def test_a_call_that_is_made_twice_has_one_answer(way: str, tmp_path: Path) -> None:
     with running(way, "twice", tmp_path) as (process, prefix):
         for era in ERAS:
