@@ -82,13 +82,14 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> list[ast.AST]:
+    """Each node of a file, walked once for all tests."""
+    return list(ast.walk(ast.parse(path.read_text())))
 
 
 def imports(path: Path) -> Iterator[tuple[str, str]]:
     """Each imported module of other packages, and the name that it gets in the file."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             for one in node.names:
                 yield one.name, one.asname or one.name.partition(".")[0]
@@ -109,7 +110,7 @@ def private_names(path: Path) -> Iterator[str]:
             known[name] = module
             if is_private(module):
                 yield module
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             words = ast.unparse(node)
             is_own = node.attr in defined() or ast.unparse(node.value) in {"self", "cls"}
@@ -123,7 +124,7 @@ def private_names(path: Path) -> Iterator[str]:
 def defined() -> set[str]:
     """The names that the source defines or assigns anywhere."""
     found = set()
-    for node in (node for path in FILES for node in ast.walk(tree(path))):
+    for node in (node for path in FILES for node in nodes(path)):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
                 found.add(name)
@@ -134,7 +135,7 @@ def defined() -> set[str]:
 
 def inherited(path: Path) -> Iterator[str]:
     """The private names of foreign classes that a subclass of ours uses or defines anew."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if not (isinstance(node, ast.ClassDef) and node.bases):
             continue
         theirs = [one for one in bases_of(path, node.name) if not is_ours(one)]
@@ -180,7 +181,7 @@ def test_only_documented_modules_of_others_are_imported() -> None:
     allowed, allowed_heads = {*THIRD_PARTY}, {*sys.stdlib_module_names, "portico"}
     found: dict[str, set[str]] = {}
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             names = []
             if isinstance(node, ast.Import):
                 names = [one.name for one in node.names]
