@@ -12,6 +12,7 @@ from mcp.client.session import ClientRequestContext
 from tests.agents.delegation.qwen import QwenGateway
 from tests.support.model_dialects import USAGE
 from tests.support.model_server import calls, model_server, says, stalls
+from tests.support.soak import IS_SOAK, times
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("qwen")]
 
@@ -122,7 +123,8 @@ async def test_a_prompt_streams_progress_and_returns_the_answer(tmp_path: Path) 
     assert model.unexpected == []
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["legacy", "auto"] if IS_SOAK else ["auto"])
 async def test_a_person_allows_what_the_agent_requests(tmp_path: Path, mode: str) -> None:
     person = Person("yes")
     async with model_server({"build": BUILD}) as model:
@@ -149,7 +151,10 @@ async def test_a_person_rejects_what_the_agent_requests(tmp_path: Path) -> None:
     assert not (gateway.work / "out.txt").exists()
 
 
-@pytest.mark.parametrize(("option", "decision"), [("yes", "allowed"), ("no", "rejected")])
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("option", "decision"), [("yes", "allowed"), ("no", "rejected")][: times(1, 2)]
+)
 async def test_a_person_answers_at_the_terminal(tmp_path: Path, option: str, decision: str) -> None:
     async with model_server({"build": BUILD}) as model:
         gateway = QwenGateway(tmp_path, model)
