@@ -16,8 +16,9 @@ from portico.gateway.endpoints.metatool_definitions import NAMES
 from tests.interop.person import Person, text_of
 from tests.interop.sdk import Heard, code_of, raw
 from tests.serve.fleet import Call, Fleet, Member
-from tests.serve.ways import Way, execute, told
+from tests.serve.ways import ERAS, TRANSPORTS, Way, execute, told
 from tests.support.backoff import until
+from tests.support.soak import each
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("fleet")]
 
@@ -28,6 +29,10 @@ META_TOOLS = [
 ]
 # It counts the thoughts of all its clients.
 _COUNTED = re.compile(r"(thoughtHistoryLength\W+)\d+")
+
+
+over_two_ways = pytest.mark.parametrize("way", each(TRANSPORTS, ERAS), indirect=True, ids="-".join)
+"""For what is read; what is pushed and asked goes over all four."""
 
 
 class Direct:
@@ -75,6 +80,8 @@ def _plain_uris(text: str) -> str:
     return re.sub(r"portico://[^/]+/([^'\"]+)", lambda uri: unquote(uri[1]), text)
 
 
+@pytest.mark.soak
+@over_two_ways
 async def test_each_is_found_described_and_called_as_with_nothing_in_between(
     way: Way, ten: Fleet, direct: dict[str, Direct]
 ) -> None:
@@ -103,6 +110,8 @@ def structured(result: types.CallToolResult) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.soak
+@over_two_ways
 async def test_every_resource_is_listed_and_read_under_the_uri_it_is_listed_by(way: Way) -> None:
     async with way.connect() as client:
         listed = [str(one.uri) for one in (await client.list_resources()).resources]
@@ -119,6 +128,8 @@ async def test_every_resource_is_listed_and_read_under_the_uri_it_is_listed_by(w
     ]
 
 
+@pytest.mark.soak
+@over_two_ways
 async def test_templates_lead_to_their_servers_and_are_completed_there(way: Way) -> None:
     template = "test://template/{id}/data"
     async with way.connect() as client:
@@ -155,6 +166,8 @@ async def test_a_subscriber_is_told_under_the_uri_it_knows(way: Way, server: str
             assert str(told_of.params.uri) == uri
 
 
+@pytest.mark.soak
+@over_two_ways
 async def test_prompts_are_listed_filled_in_and_completed_under_their_servers_names(
     way: Way,
 ) -> None:
@@ -278,6 +291,8 @@ async def test_log_messages_come_from_the_level_that_the_client_wants(way: Way) 
         assert heard == ["warning", "error"]
 
 
+@pytest.mark.soak
+@over_two_ways
 async def test_the_gateway_says_how_each_server_is(way: Way, ten: Fleet) -> None:
     async with way.connect() as client:
         status = structured(await client.call_tool("gateway_status", {"detail": "full"}))
