@@ -5,6 +5,7 @@ from itertools import combinations, product
 import pytest
 
 from tests.support.pairs import pairs
+from tests.support.soak import IS_SOAK, each
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 2), (2, 2, 4), (3, 2, 2, 2), (4, 3, 2)])
@@ -26,3 +27,9 @@ def test_two_values_do_not_always_come_with_the_same_third() -> None:
     chosen = pairs("abcd", "xy", "xy", all=False)
     assert [first for first, one, other in chosen if one == other] == ["a", "a", "c", "c"]
     assert [first for first, one, other in chosen if one != other] == ["b", "b", "d", "d"]
+
+
+def test_each_value_of_an_axis_is_chosen() -> None:
+    chosen = each("ab", "xyz")
+    assert [set(values) for values in zip(*chosen, strict=True)] == [{"a", "b"}, {"x", "y", "z"}]
+    assert len(chosen) == (6 if IS_SOAK else 3)
