@@ -345,10 +345,10 @@ class TaskLink:
     ) -> Response:
         """Answer once it is known whether the server has tasks. It never gets the request: it would
         answer for the tasks of all its clients."""
-        can_have_tasks = method is not None and request.version >= _SINCE
-        if can_have_tasks and await self.policy.ready(request) and self.policy.is_declared:
-            assert method is not None
-            return await method(self._requests, request, context)
+        if method is not None and request.version >= _SINCE:
+            await self.policy.ready(request)  # the request names no tool that could be there
+            if self.policy.is_declared:
+                return await method(self._requests, request, context)
         raise McpError(f"method not found: {request.method[:200]}", METHOD_NOT_FOUND)
 
     async def _ours_or_theirs(
