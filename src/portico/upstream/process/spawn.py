@@ -75,6 +75,9 @@ async def spawn(
             outcome = start()
         except Exception as error:  # noqa: BLE001  (the caller's)
             outcome = error
+        if starting.cancelled():  # the loop may close before it would settle this
+            discard(outcome)
+            return
         try:
             loop.call_soon_threadsafe(settle, outcome)
         except RuntimeError:  # the loop has closed
