@@ -53,7 +53,7 @@ class Kitchen:
         for number in range(IN_PROGRESS):  # its own tasks, and calls that become tasks by time
             client.begin("hold" if number < RUNNING else "work", gate=self.gate)
         refused = client.called("work", gate=self.gate)["error"]
-        assert refused["message"].startswith(f"{IN_PROGRESS} tasks of rig are in progress")
+        assert refused["message"].startswith(f"task limit reached ({IN_PROGRESS} for rig); wait")
         assert refused["data"] == {"kind": "limit"}
 
 
@@ -103,7 +103,7 @@ def test_the_tasks_of_one_agent_leave_places_for_others(
     for _ in range(IN_PROGRESS):
         assert delegated(client, "stuck")["result"]["status"] == "working"
     refused = delegated(client, "stuck")["error"]["message"]
-    assert refused.startswith(f"{IN_PROGRESS} tasks of agent stuck are in progress")
+    assert refused.startswith(f"task limit reached ({IN_PROGRESS} for agent stuck); wait")
     assert "done" in str(client.outcome(delegated(client, "quick")["result"]["taskId"])["result"])
     assert cooked(client) == "cooked"
     kitchen.fill(client)
