@@ -1,6 +1,6 @@
 """A login by a real browser, at an authorization server by others.
 
-`LOGIN_PICTURES=docs` also replaces the pictures of the documentation.
+`LOGIN_PICTURES=docs/pictures` also replaces the pictures of the documentation.
 """
 
 import json
