@@ -82,9 +82,10 @@ def test_a_guardian_that_is_left_is_found() -> None:
 CLOSED = """
 import subprocess, sys
 from tests.support.left_over import left_over
-code = "from portico.upstream.process.hardening import harden; harden(); print(flush=True);
-sys.stdin.read()" command = [sys.executable, "-c", f"import sys; {code}"] with
-subprocess.Popen(command, stdin=-1, stdout=-1, env={"PATH": ""}) as closed:
+harden = "from portico.upstream.process.hardening import harden; harden()"
+code = f"import sys; {harden}; print(flush=True); sys.stdin.read()"
+command = [sys.executable, "-c", code]
+with subprocess.Popen(command, stdin=-1, stdout=-1, env={"PATH": ""}) as closed:
     closed.stdout.readline()
     print(closed.pid in left_over(), closed.pid in left_over(is_nested=True))
     closed.stdin.close()

@@ -43,8 +43,8 @@ class ControlTarget:
         {"do": "refresh"},
         {"do": "refresh", "server": "none", "wait": True},
         {"do": "attach"},
-        {"do": "attach", "turn": 1, "wants": WANTS, "config": "c", "account": "a"},
-        {"do": "attach", "turn": 3, "wants": {"expose": "all"}},
+        {"do": "attach", "generation": 1, "preferences": WANTS, "config": "c", "account": "a"},
+        {"do": "attach", "generation": 3, "preferences": {"expose": "all"}},
         {"do": "none"},
     )
 
@@ -80,7 +80,7 @@ class ControlTarget:
                 reply = json.loads(replies.readline())
                 if "ok" not in reply:
                     raise ValueError(f"not a reply: {reply}")
-                if reply["ok"] and _command(line) == "attach" and not reply.get("other"):
+                if reply["ok"] and _command(line) == "attach" and not reply.get("other_account"):
                     self._use(talk, replies)
                     return
                 if _command(line) == "attach":

@@ -327,7 +327,7 @@ def test_over_stdio_the_access_ends_with_its_task(tmp_path: Path) -> None:
             release(gate, "go on")
             assert window.outcomes(task) == [None, "go on"]
             assert second.process.wait(60) == 1
-            assert "access to Portico's tools has ended" in second.stderr()
+            assert "access ended: the task or the gateway has stopped" in second.stderr()
         with bridge(entry) as refused:
             assert refused.process.wait(60) == 1
             assert "does not run here any more" in refused.stderr()

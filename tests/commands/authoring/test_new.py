@@ -89,7 +89,8 @@ def works(folder: Path, target: str | Path, kind: str) -> None:
     (folder / "behind.py").write_text(BEHIND)
     if kind == "middleware":
         chain = f"{sys.executable} -m portico run {target} {folder}/behind.py"
-        assert done(folder, "call", *slowly, chain, "echo", '{"text": "hi"}').strip() == "hi"
+        ran = portico(folder, "call", *slowly, chain, "echo", '{"text": "hi"}')
+        assert ran.stdout.strip() == "hi", ran.stderr
         said = done(folder, "call", *slowly, chain, "echo", '{"text": "PRIVATE KEY"}', code=1)
         assert "private keys stay on this machine" in said
         return

@@ -149,7 +149,7 @@ async def test_a_folder_without_a_window_stays_until_its_calls_are_done(tmp_path
         holding = asyncio.ensure_future(Client(there.endpoint()).said("placed__hold"))
         await until(lambda: looked > 5)
         assert folders(gateway) == [str(tmp_path / "there")]
-        await Client(gateway.endpoint()).said("placed__release_hold")
+        await Client(gateway.endpoint()).said("placed__let_go")
         assert await holding == "held"
         await until(lambda: not folders(gateway))
 
