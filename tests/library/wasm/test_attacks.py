@@ -14,7 +14,7 @@ from tests.support.soak import times
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.xdist_group("wasm-attacks")]
 
-ATTACKS = times(50, 1000)
+ATTACKS = times(100, 1000)
 SCRIPTED = (
     *("loop", "recurse", "grow", "huge"),
     *("trap", "overflow", "divide"),
