@@ -71,7 +71,8 @@ def test_where_no_thread_can_be_had_no_server_starts_without_a_guardian(tmp_path
     ran = greeted(tmp_path / "home", "--", *bad("stdio", "plain"), portico=threadless)
     error = json.loads(ran.stdout)["error"]
     why = "your user has too many processes; stop some, or raise `ulimit -u`"
-    assert error["message"] == f"python3 badserver.py cannot start: {why}"
+    name = Path(sys.executable).name
+    assert error["message"] == f"{name} badserver.py cannot start: {why}"
     assert error["data"]["kind"] == "start"
     assert ran.returncode == 1
     assert b"Traceback" not in ran.stderr
